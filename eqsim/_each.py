@@ -198,7 +198,7 @@ def _jvp(primals, tangents, *, body, layout):
     moving = [k for k, t in enumerate(tangents) if type(t) is not ad.Zero]
     moving = [k for k in moving if k >= _TABLES]
     if not moving:
-        return out, [ad.Zero.from_primal_value(x) for x in out]
+        return out, [ad.Zero(jax.typeof(x).to_tangent_aval()) for x in out]
     tables = [k for k in moving if k < layout.first_shared]
     shared = [k for k in moving if k >= layout.first_shared]
     first, count = layout.first_shared, len(primals)

@@ -23,7 +23,7 @@ from ._indices import flat, INDEX, Index, index_node, unflat
 
 LARGEST_UNROLLED = 1024
 """Arrays with more elements are computed by loops."""
-LONGEST_UNROLLED = 512
+LONGEST_UNROLLED = 1024
 """Arrays with a longer axis are computed by loops."""
 LEAST_WRITTEN = 8
 """Elements from which arrays that a loop writes at computed indices stay in memory."""

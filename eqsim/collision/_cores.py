@@ -126,8 +126,33 @@ def _farthest(hulls: Hulls, direction: Vec3, first: Any):
     if polygons is None or polygons.most_vertices <= _FEW:
         return _farthest_of_all(hulls, direction)
     if first is None:
-        first = jnp.zeros_like(hulls.start)
+        first = _seed(hulls, polygons, direction)
     return _climbed(hulls, polygons, direction, first)
+
+
+def _seed(hulls: Hulls, polygons: Polygons, direction: Vec3):
+    """Return a vertex with which a search begins: one that lies far in the direction of a
+    cell on a cube, see `SEED_DIRECTIONS`."""
+    if hulls.seeds is None or polygons.seeds is None:
+        return jnp.zeros_like(hulls.start)
+    x, y, z = direction
+    on_x = (jnp.abs(x) >= jnp.abs(y)) & (jnp.abs(x) >= jnp.abs(z))
+    on_y = ~on_x & (jnp.abs(y) >= jnp.abs(z))
+    pick_one = lambda a, b, c: jnp.where(on_x, a, jnp.where(on_y, b, c))
+    main = pick_one(x, y, z)
+    whole = lambda flag: flag.astype(jnp.int32)
+    size = jnp.abs(main)
+
+    def cell(value):
+        return (
+            whole(value > -0.5 * size) + whole(value > 0.0) + whole(value > 0.5 * size)
+        )
+
+    side = 2 * pick_one(*(jnp.full_like(hulls.seeds, k) for k in range(3)))
+    number = 16 * (side + whole(main > 0.0))
+    number = number + 4 * cell(pick_one(y, z, x)) + cell(pick_one(z, x, y))
+    table = jnp.asarray(polygons.seeds.reshape(-1, *(1 for _ in x.shape[1:])))
+    return read_rows(table, hulls.seeds + number)
 
 
 def _climbed(hulls: Hulls, polygons: Polygons, direction: Vec3, first: Any):

@@ -51,13 +51,13 @@ def near_points(
     - `on_plane`: true if the first shapes are planes.
     """
 
-    (first, first_hulls), (second, second_hulls) = map(_apart, (first, second))
+    (first, first_hulls), (second, second_hulls) = map(apart, (first, second))
     assert collider.num_points is not None, "no height fields are among the pairs"
     count = collider.num_points
 
     def visit(pair):
         one, two, bounds = jtu.tree_map(lambda x: x[None], pair)
-        one, two = _together(one, first_hulls), _together(two, second_hulls)
+        one, two = together(one, first_hulls), together(two, second_hulls)
         dist = lax.stop_gradient(gap(one, two, bounds, on_plane))
 
         def touch():
@@ -75,7 +75,7 @@ def near_points(
     return each_row(visit, (first, second, reach))
 
 
-def _apart(shape: Shape) -> tuple[Shape, Hulls | None]:
+def apart(shape: Shape) -> tuple[Shape, Hulls | None]:
     """Separate what all pairs share of the hulls of meshes from what each pair has."""
     if shape.hulls is None:
         return shape, None
@@ -83,7 +83,8 @@ def _apart(shape: Shape) -> tuple[Shape, Hulls | None]:
     return shape._replace(hulls=own), shape.hulls
 
 
-def _together(shape: Shape, shared: Hulls | None) -> Shape:
+def together(shape: Shape, shared: Hulls | None) -> Shape:
+    """Undo `apart`."""
     if shape.hulls is None or shared is None:
         return shape
     full = shape.hulls._replace(points=shared.points, polygons=shared.polygons)

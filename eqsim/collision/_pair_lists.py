@@ -26,7 +26,7 @@ from ..model._gather import take
 from ..spatial import safe_sqrt, Vec3, vec3
 from ._bounds import shape_boxes
 from ._list_plan import ListPlan, PairGroup
-from ._near import gap, Reach
+from ._near import apart, gap, Reach, together
 from ._points import (
     complete,
     ContactPoints,
@@ -213,9 +213,11 @@ def _near_pairs(plan: ListPlan, group: PairGroup, boxes: _Boxes, margin) -> Near
             return _appended(near, pair, found), None
         for k in range(block):
             row = lambda tree, k=k: jtu.tree_map(lambda x: x[k : k + 1], tree)
-            own, bounds = row(candidates), row((ends[0], ends[1], begin))
-            check = lambda own=own, bounds=bounds: own & _overlap(*bounds, on_plane)
-            found = lax.cond(jnp.any(own), check, lambda own=own: own & False)
+            own = row(candidates)
+            one_box, two_box, reach = row((ends[0], ends[1], begin))
+            check = ft.partial(_overlap, one_box, two_box, reach, on_plane)
+            never = ft.partial(jnp.zeros_like, own)
+            found = own & lax.cond(jnp.any(own), check, never)
             near = _appended(near, row(pair), found)
         return near, None
 
@@ -273,14 +275,27 @@ def pair_shapes(
             spans = [plan.spans[geom] for geom in side]
             start = table_rows([a for a, _ in spans], pair)
             count = table_rows([b - a for a, b in spans], pair)
-            shape = shape._replace(hulls=Hulls(vertices, start, count, polygons))
+            seeds = table_rows([plan.seeds[geom] for geom in side], pair)
+            hulls = Hulls(vertices, start, count, polygons, seeds)
+            shape = shape._replace(hulls=hulls)
         found.append(shape)
     return found[0], found[1]
 
 
 def collide(group: PairGroup, one: Shape, two: Shape, margin) -> ContactPoints:
     """Return all points of pairs, `(k, nslot, *batch)`."""
-    return _collided(collider_of(*group.kinds), one, two, margin)
+    collider = collider_of(*group.kinds)
+    if not collider.one_by_one or margin.shape[0] == 1:
+        return _collided(collider, one, two, margin)
+    (first, first_hulls), (second, second_hulls) = map(apart, (one, two))
+
+    def each(pair):
+        one, two, margin = jtu.tree_map(lambda x: x[None], pair)
+        one, two = together(one, first_hulls), together(two, second_hulls)
+        found = _collided(collider, one, two, margin)
+        return jtu.tree_map(lambda x: x[0], found)
+
+    return jax.vmap(each)((first, second, margin))
 
 
 # A collider is long: it is traced once for all its uses, and so is its derivative.

@@ -12,6 +12,7 @@ from ..model import (
     Transmission,
     tree,
 )
+from ..model._meshes import SEED_DIRECTIONS
 from ..model._shape_kinds import AnyKind
 from ._list_plan import ListPlan, PairGroup
 
@@ -80,8 +81,11 @@ def split_plan(sys: System) -> tuple[ContactPlan, ListPlan | None]:
     acts_on_contacts = Transmission.BODY in sys.actuators.transmissions
     rules = sys.geoms.priority, sys.geoms.condim, sys.pairs.condim
     hulls, data = sys.meshes.hulls, sys.geoms.data
+    count = len(SEED_DIRECTIONS)
     spans = tuple(
-        hulls.span(data[geom]) if kind is GeomKind.MESH else (0, 0)
+        (*hulls.span(data[geom]), count * data[geom])
+        if kind is GeomKind.MESH
+        else (0, 0, 0)
         for geom, kind in enumerate(sys.geoms.kinds)
     )
     given = sys.geoms.kinds, _capacities(sys), carriers, tuple(candidate_pairs(sys))
@@ -130,7 +134,8 @@ def _list_plan(kinds, carriers, pairs, spans, rules) -> ListPlan:
     return ListPlan(
         geoms=tuple(geoms),
         carriers=tuple(carriers[geom] for geom in geoms),
-        spans=tuple(spans[geom] for geom in geoms),
+        spans=tuple(spans[geom][:2] for geom in geoms),
+        seeds=tuple(spans[geom][2] for geom in geoms),
         first=tuple(place[pair[0]] for pair in pairs),
         second=tuple(place[pair[1]] for pair in pairs),
         explicit=tuple(pair[2] for pair in pairs),

@@ -22,7 +22,7 @@ class Polygons(eqx.Module):
         from the first vertex of the hull.
     - `vertex_starts`: first entry of each vertex in `around`, and the end.
     - `around`: the polygons that meet at each vertex.
-    - `neighbor_starts`, `neighbors`: see `HullGraph`; None if they are not known.
+    - `neighbor_starts`, `neighbors`, `seeds`: see `HullGraph`; None if they are not known.
     - `most`: the largest number of corners of a polygon.
     - `most_vertices`: the largest number of vertices of a hull.
     """
@@ -34,6 +34,7 @@ class Polygons(eqx.Module):
     most: int = eqx.field(static=True)
     neighbor_starts: Any = None
     neighbors: Any = None
+    seeds: Any = None
     most_vertices: int = eqx.field(static=True, default=0)
 
 
@@ -69,6 +70,7 @@ def hull_polygons(graph: HullGraph) -> Polygons:
         polygons_of(*starts, graph.corners),
         neighbor_starts=np.asarray(graph.neighbor_starts, np.int32),
         neighbors=np.asarray(graph.neighbors, np.int32),
+        seeds=np.asarray(graph.seeds, np.int32) if graph.seeds.size else None,
         most_vertices=int(np.max(np.diff(graph.vertex_starts), initial=0)),
     )
 
@@ -81,12 +83,15 @@ class Hulls(NamedTuple):
     - `start`, `count`: first vertex and number of vertices of the mesh of each shape,
         `(nshape, *batch)`.
     - `polygons`: polygons between the vertices; None if they are not needed.
+    - `seeds`: first seed of the mesh of each shape in `Polygons.seeds`; None if they are not
+        used.
     """
 
     points: Any
     start: Any
     count: Any
     polygons: Polygons | None = None
+    seeds: Any = None
 
 
 class Grids(NamedTuple):

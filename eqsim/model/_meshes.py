@@ -11,6 +11,30 @@ from ._connectivity import AbstractConnectivity
 from ._fields import as_array
 
 
+_CELLS = (-0.75, -0.25, 0.25, 0.75)
+
+SEED_DIRECTIONS = np.array(
+    [
+        np.roll([sign, first, second], axis)
+        for axis in range(3)
+        for sign in (-1.0, 1.0)
+        for first in _CELLS
+        for second in _CELLS
+    ]
+)
+"""Centers of 4 x 4 cells on each side of a cube, by axis and sign; coordinates within a side
+follow the axis cyclically."""
+
+
+def hull_seeds(vertices: np.ndarray) -> np.ndarray:
+    """Return the vertex of a hull that lies farthest in each of `SEED_DIRECTIONS`."""
+    if not len(vertices):
+        return np.zeros(len(SEED_DIRECTIONS), int)
+    along = SEED_DIRECTIONS @ np.asarray(vertices, float).T
+    # Of vertices that are equally far up to rounding, the first one.
+    return np.argmax(np.round(along / (1e-5 * np.abs(along).max() + 1e-30)), axis=1)
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class HullGraph(AbstractConnectivity):
     """The convex hulls of all meshes: polygons and edges.
@@ -28,6 +52,8 @@ class HullGraph(AbstractConnectivity):
     - `polygon_starts`: first polygon of each hull, and the end.
     - `corner_starts`, `corners`: vertices around each polygon, counterclockwise seen
         from outside. Faces in the same plane, up to 0.01 rad, form one polygon.
+    - `seeds`: for each hull, a vertex that lies far in each of `SEED_DIRECTIONS`, with
+        which searches begin; empty if they are not known.
     """
 
     vertex_starts: np.ndarray
@@ -36,6 +62,7 @@ class HullGraph(AbstractConnectivity):
     polygon_starts: np.ndarray
     corner_starts: np.ndarray
     corners: np.ndarray
+    seeds: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, int))
 
     @staticmethod
     def none() -> "HullGraph":

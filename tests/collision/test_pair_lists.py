@@ -1,0 +1,166 @@
+"""Lists of near pairs and of contacts: the same contacts as from all pairs."""
+
+import functools as ft
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+import eqsim
+from eqsim import Generalized, State
+from eqsim._batching import batch_last, full_batch
+from eqsim._row_loops import rows_together
+from eqsim.collision import contact_plan, list_contacts, split_frames, split_plan
+from eqsim.kinematics._forward import frames, kinematics
+from eqsim.model import tree
+
+
+SCENE = """
+<mujoco>
+  <asset><mesh name="m" vertex="{mesh}"/></asset>
+  <worldbody>
+    <geom name="floor" type="plane" size="5 5 1"/>
+    <geom type="box" size=".3 .3 .1" pos="0 0 .1"/>
+    {bodies}
+  </worldbody>
+  <contact><pair geom1="g0" geom2="g3" margin=".2" condim="1"/></contact>
+</mujoco>"""
+SHAPES = (
+    'type="sphere" size=".12"',
+    'type="box" size=".1 .08 .12" margin=".02"',
+    'type="mesh" mesh="m"',
+    'type="box" size=".1 .1 .1" condim="4"',
+    'type="mesh" mesh="m"',
+)
+
+
+def scene():
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(40, 3))
+    points *= 0.12 / np.linalg.norm(points, axis=1, keepdims=True)
+    bodies = "".join(
+        f'<body><freejoint/><geom name="g{k}" {shape}/></body>'
+        for k, shape in enumerate(SHAPES)
+    )
+    mesh = " ".join(f"{x:.5f}" for x in points.ravel())
+    return SCENE.format(mesh=mesh, bodies=bodies)
+
+
+def poses(model, count):
+    """Return poses in which some shapes touch, and some do not."""
+    rng, found = np.random.default_rng(1), []
+    for k in range(count):
+        data = mujoco.MjData(model)
+        data.qpos = rng.normal(size=model.nq)
+        for free in data.qpos.reshape(-1, 7):
+            free[:3] = rng.uniform(-0.3, 0.3, 3) * (1 + k % 3) + [0, 0, 0.3]
+            free[3:] /= np.linalg.norm(free[3:])
+        found.append(data.qpos.copy())
+    return np.array(found)
+
+
+@ft.lru_cache(maxsize=1)
+def robot():
+    model = mujoco.MjModel.from_xml_string(scene())
+    return eqsim.load_mjcf(scene()), model, poses(model, 24)
+
+
+def _listed_fn(sys, q):
+    (q,) = full_batch((q,), sys)
+    nodes, (_, plan) = tree(sys), split_plan(sys)
+    fixed = frames(sys, nodes)
+    kin = kinematics(sys, nodes, fixed, q)
+    listing = list_contacts(sys, plan, split_frames(sys, fixed).listed, kin, None)
+    return {
+        condim: (own.count[None], own.pair, own.dist)
+        for condim, own in listing.contacts.items()
+    }
+
+
+listed = batch_last(_listed_fn)
+
+
+def distances(found, plan):
+    """Return sorted distances of the contacts of each pair of shapes, for each pose."""
+    each = []
+    for k in range(len(found[3][0])):
+        own = {}
+        for count, pair, dist in found.values():
+            for number, depth in zip(pair[k], dist[k][: count[k, 0]]):
+                ends = plan.first[number], plan.second[number]
+                shapes = tuple(plan.geoms[end] for end in ends)
+                own.setdefault(shapes, []).append(float(depth))
+        each.append({shapes: sorted(x) for shapes, x in own.items()})
+    return each
+
+
+@pytest.mark.parametrize("together", (False, True))
+def test_contacts(together):
+    """The lists hold the contacts that MuJoCo finds, in kernels and in groups of rows."""
+    sys, model, q = robot()
+    plan = split_plan(sys)[1]
+    pairs = zip(plan.first, plan.second, strict=True)
+    pairs = {(plan.geoms[one], plan.geoms[two]) for one, two in pairs}
+    assert set(plan.condim) == {1, 3, 4}
+    found = jax.vmap(lambda q: listed(sys, q))(jnp.asarray(q))
+    if together:
+        with rows_together():
+            one = jax.jit(ft.partial(_listed_fn, sys))
+            each = [one(jnp.asarray(x)) for x in q[:6]]
+        found, q = jax.tree.map(lambda *xs: jnp.stack(xs), *each), q[:6]
+    for pose, own in zip(q, distances(jax.device_get(found), plan), strict=True):
+        data = mujoco.MjData(model)
+        data.qpos = pose
+        mujoco.mj_forward(model, data)
+        expected = {}
+        for contact in data.contact:
+            shapes = tuple(contact.geom.tolist())
+            if shapes not in pairs:
+                continue  # Points against the world that are always computed.
+            expected.setdefault(shapes, []).append(contact.dist)
+        assert own.keys() == expected.keys()
+        for shapes, depths in expected.items():
+            # The deepest point is unique.
+            assert abs(own[shapes][0] - min(depths)) < 1e-6
+
+
+def test_accelerations():
+    """The accelerations of MuJoCo, and in double precision no dependence on the batch."""
+    sys, model, q = robot()
+    assert split_plan(sys)[1] is not None and contact_plan(sys).size
+    model.opt.iterations, model.opt.tolerance = 200, 0.0
+    still = lambda q: State(q, jnp.zeros(sys.nv), jnp.zeros(0))
+    solve = lambda q: Generalized().acceleration(sys, still(q), jnp.zeros(0))
+    found = np.asarray(jax.jit(jax.vmap(solve))(jnp.asarray(q)))
+    for pose, own in zip(q, found, strict=True):
+        data = mujoco.MjData(model)
+        data.qpos = pose
+        mujoco.mj_forward(model, data)
+        scale = max(1.0, np.max(np.abs(data.qacc)))
+        np.testing.assert_allclose(own, data.qacc, rtol=0, atol=1e-5 * scale)
+    few = np.asarray(jax.jit(jax.vmap(solve))(jnp.asarray(q[3:5])))
+    np.testing.assert_array_equal(few, found[3:5])
+
+
+def test_bad_poses_stay_alone():
+    """Poses that are not finite, and shapes at one place, do not change other robots."""
+    sys, _, q = robot()
+    still = lambda q: State(q, jnp.zeros(sys.nv), jnp.zeros(0))
+    pipeline = Generalized()
+
+    def solve(q):
+        solved = pipeline.solve(sys, still(q), jnp.zeros(0))
+        return solved.qdd, solved.converged
+
+    bad = np.array(q[:8])
+    bad[1] = np.nan
+    # All shapes at the same place, with the same orientation.
+    bad[2].reshape(-1, 7)[:] = [0.0, 0.0, 0.5, 1.0, 0.0, 0.0, 0.0]
+    batch = jax.jit(jax.vmap(solve))
+    good, worse = (jax.device_get(batch(jnp.asarray(x))) for x in (q[:8], bad))
+    others = [0, 3, 4, 5, 6, 7]
+    np.testing.assert_array_equal(worse[0][others], good[0][others])
+    assert not worse[1][1]
+    assert np.isfinite(worse[0][2]).all() or not worse[1][2]
