@@ -57,40 +57,49 @@ def each(
     """
     trees = [table for table, _ in tables]
     leaves, treedef = jtu.tree_flatten((trees, shared))
-    size, batch, first = rows_per_pass(rows.shape[0]), rows.shape[1:], 2 + len(columns)
     places = [1] * len(columns) + [
         2 + column for tree, column in tables for _ in jtu.tree_leaves(tree)
     ]
     known = [_known(numbers, rows) for numbers in columns]
     args = [count, rows, *known, *leaves]
-    structure: list[Any] = []
-
-    def body(used, row, *xs):
-        entries, common = jtu.tree_unflatten(treedef, xs[first - 2 :])
-        found, out = fn(row, list(xs[: first - 2]), entries, common), []
-        for value, target in zip(found, targets, strict=True):
-            leaves, own = jtu.tree_flatten(value)
-            structure.append(own)
-            for x in leaves:
-                x = jnp.where(_flags(used, x), x, 0.0)
-                if target is None:
-                    x = jnp.sum(x, axis=0, keepdims=True)
-                out.append(x)
-        return out
-
+    term = _Term(fn, len(columns), treedef, targets)
+    size, batch = rows_per_pass(rows.shape[0]), rows.shape[1:]
     row = lambda dtype: jax.ShapeDtypeStruct((size, *batch), dtype)
-    cut = 2 + len(places)
+    cut = _TABLES + len(places)
     given = [row(bool), *(row(x.dtype) for x in args[1:cut]), *map(_shape, args[cut:])]
-    closed = jax.make_jaxpr(body)(*given)
+    closed, structure = jax.make_jaxpr(term, return_shape=True)(*given)
     into = [
         None if target is None else (2 + target[0], target[1])
         for target, own in zip(targets, structure, strict=True)
-        for _ in range(own.num_leaves)
+        for _ in jtu.tree_leaves(own)
     ]
     layout = _Layout(tuple(places), tuple(into), size)
-    found = iter(_bind(closed, layout, args))
-    take = lambda own: own.unflatten([next(found) for _ in range(own.num_leaves)])
-    return tuple(map(take, structure))
+    found = _bind(closed, layout, args)
+    return jtu.tree_unflatten(jtu.tree_structure(structure), found)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Term:
+    """The function of `each` on flat arguments, whose results are zero in unused rows.
+
+    - `columns`: number of columns, which are the first tables.
+    - `treedef`: structure of the tables and the shared arrays.
+    """
+
+    fn: Callable[..., Any]
+    columns: int
+    treedef: Any
+    targets: Sequence[tuple[int, int] | None]
+
+    def __call__(self, used, row, *xs):
+        entries, common = jtu.tree_unflatten(self.treedef, xs[self.columns :])
+        found = self.fn(row, list(xs[: self.columns]), entries, common)
+        only = lambda x: jnp.where(_flags(used, x), x, 0.0)
+        total = lambda x: jnp.sum(only(x), axis=0, keepdims=True)
+        return tuple(
+            jtu.tree_map(total if target is None else only, value)
+            for value, target in zip(found, self.targets, strict=True)
+        )
 
 
 def _known(numbers: Sequence[int], like):

@@ -2,7 +2,7 @@
 their reverse mode.
 
 The way back is a loop over the same rows: a pass computes the function of a row again, and
-pulls back through it at once, so nothing is stored for each row.
+pulls back through it in the same pass, so nothing is stored for each row.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ class _List:
 
         - `avals`: shapes and types of the totals.
         - `written`: flags of the totals to which entries are added.
-        - `more`: what totals depend on besides the operands.
+        - `more`: values besides the operands on which totals depend.
         """
         graph, count = self.graph, _only(self.operands[0])
         dep = arrays.dependence(graph, *self.operands, *more)

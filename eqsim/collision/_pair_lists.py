@@ -96,7 +96,7 @@ class ContactList(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What is near, and what touches.
+    """Pairs that are near, and contacts.
 
     - `near`: pairs that are near, for each group.
     - `contacts`: contacts, by the dimension of the contact space.

@@ -26,7 +26,7 @@ from ._rows import AbstractRows, Rows
 
 
 class ContactConstants(NamedTuple):
-    """What contacts read that does not depend on the state.
+    """Constants of contacts, which do not depend on the state.
 
     - `parameters`: parameters of the points that are always computed; None if there are
         none.

@@ -36,7 +36,7 @@ class ContactRows(NamedTuple):
 
 
 class ContactLaw(eqx.Module):
-    """What contacts of one dimension have in common.
+    """Settings that contacts of one dimension share.
 
     - `condim`: dimension of the contact space.
     - `cone`: the shape of friction cones.
@@ -79,7 +79,7 @@ class ContactSource(eqx.Module):
 
     @property
     def law(self) -> ContactLaw:
-        """What the contacts have in common."""
+        """Settings that the contacts share."""
         return ContactLaw(self.group.condim, self.cone, self.impratio, self.width)
 
     def exists(self):

@@ -47,7 +47,7 @@ from ._visited_contacts import ContactRowList, list_rows, VisitedContacts
 
 
 class ShapeTables(NamedTuple):
-    """What contacts read of their shapes, one row for each.
+    """Quantities of the listed shapes, one row for each.
 
     - `shape`: shapes in the world.
     - `parameters`: contact parameters.
@@ -60,7 +60,7 @@ class ShapeTables(NamedTuple):
 
 
 class NodeTables(NamedTuple):
-    """What contacts read of the nodes of their shapes; the last row is the world.
+    """Quantities of the nodes; the last row is the world.
 
     - `origin`: origin of the tree of each node.
     - `velocity`: velocities.
@@ -71,7 +71,7 @@ class NodeTables(NamedTuple):
 
 
 class Common(NamedTuple):
-    """What all contacts read.
+    """Quantities that all contacts share.
 
     - `weights`: inverse weights of the links; the last row is the world.
     - `explicit`, `margin`: parameters of explicit pairs; None: there are none.
@@ -119,7 +119,7 @@ class Facts(eqx.Module):
         return one, two
 
     def law(self, condim: int, common: Common) -> ContactLaw:
-        """Return what contacts of a dimension have in common."""
+        """Return the settings of contacts of a dimension."""
         return ContactLaw(condim, self.cone, common.impratio, common.width)
 
 
@@ -149,9 +149,9 @@ class ListedContacts(AbstractRows):
     sum computes its own residuals and pieces; "forces" are the sums of the forces on nodes.
 
     - `tree`, `facts`, `condim`: static facts; the dimension.
-    - `shapes`, `nodes`, `common`: what forces depend on.
+    - `shapes`, `nodes`, `common`: arguments of the forces.
     - `axes`: motion axis of each degree of freedom.
-    - `listing`: what is near, and what touches.
+    - `listing`: near pairs and contacts.
     """
 
     tree: Tree = eqx.field(static=True)
@@ -226,7 +226,7 @@ class ListedContacts(AbstractRows):
 
 
 def _with_world(tree, batch):
-    """Append a row of zeros."""
+    """Append zeros for the world."""
 
     def one(x):
         x = jnp.broadcast_to(x, (x.shape[0], *batch))

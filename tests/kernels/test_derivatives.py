@@ -13,6 +13,7 @@ import pytest
 from jax import lax
 from kernels.harness import Kernel, WIDTH
 
+from eqsim._each import each
 from eqsim._kernels._forward import FORWARD
 from eqsim._kernels._reverse import REVERSE
 
@@ -274,6 +275,20 @@ def loops(x, n):
         lambda c, _: (c + solved(jnp.eye(2) * (2 + c[0]), c), None), x[:2], rows
     )
     yield lax.scan(lambda c, r: ((c[0] + 1, c[1] * r / c[0]), c[0]), (1, x), rows)
+    yield listed(x, n)
+    yield lax.scan(lambda c, r: (c + listed(c * r, n)[1], listed(r, n)[0]), x, rows[:2])
+
+
+def listed(x, n):
+    """A sum over a list whose length differs between lanes, also in loops."""
+
+    def term(row, columns, entries, shared):
+        (y,) = entries
+        value = jnp.sin(y * shared[:1]) / (2 + y * y) + columns[0].astype(y.dtype)
+        return value, value * shared[1:2]
+
+    rows, targets = jnp.array([2, 0, 2, 1], jnp.int32), [None, (0, 3)]
+    return each(term, n + 1, rows, [range(3)], [(x, 0)], x, targets)
 
 
 @both
