@@ -198,6 +198,8 @@ def _near_pairs(plan: ListPlan, group: PairGroup, boxes: _Boxes, margin) -> Near
     )
     radius = safe_sqrt(boxes.half | boxes.half)
     on_plane = group.kinds[0] is GeomKind.PLANE
+    # A collider with a closed form takes less time than the test of two boxes.
+    spheres_suffice = not (on_plane or collider_of(*group.kinds).one_by_one)
 
     def visit(near: Near, rows):
         pair, one, two, valid = rows
@@ -214,11 +216,12 @@ def _near_pairs(plan: ListPlan, group: PairGroup, boxes: _Boxes, margin) -> Near
         for k in range(block):
             row = lambda tree, k=k: jtu.tree_map(lambda x: x[k : k + 1], tree)
             own = row(candidates)
-            one_box, two_box, reach = row((ends[0], ends[1], begin))
-            check = ft.partial(_overlap, one_box, two_box, reach, on_plane)
-            never = ft.partial(jnp.zeros_like, own)
-            found = own & lax.cond(jnp.any(own), check, never)
-            near = _appended(near, row(pair), found)
+            if not spheres_suffice:
+                one_box, two_box, reach = row((ends[0], ends[1], begin))
+                check = ft.partial(_overlap, one_box, two_box, reach, on_plane)
+                never = ft.partial(jnp.zeros_like, own)
+                own = own & lax.cond(jnp.any(own), check, never)
+            near = _appended(near, row(pair), own)
         return near, None
 
     start = Near(_empty(size, batch, jnp.int32), jnp.zeros(batch, jnp.int32))
