@@ -50,8 +50,9 @@ def each(
     - `columns`: known integers for each value of a row, such as the shapes of a pair.
     - `tables`: trees of arrays `(m, *batch)`, and the column that holds the entry to read.
     - `shared`: tree of arrays.
-    - `targets`: for each result, None for its sum `(1, ..., *batch)`, or `(column, m)`:
-        its rows are added to the entries of an array `(m, *batch)` that the column holds.
+    - `targets`: destinations of the results: None for the sum `(1, ..., *batch)`, or
+        `(column, m)` to add the rows to the entries, which the column holds, of an array
+        `(m, *batch)`.
 
     **Returns:** the sums.
     """
@@ -119,9 +120,9 @@ class _Layout:
     """Arguments and results of a sum. The arguments are the number of rows, the list,
     tables, and shared arrays; columns are the first tables.
 
-    - `places`: for each table, the argument whose row holds the entry to read.
-    - `into`: for each result, None for a sum, else the argument whose row holds the entry
-        of the result, and the number of entries.
+    - `places`: argument whose row holds the entry to read, one for each table.
+    - `into`: destination of each result: None for a sum, else the argument whose row holds
+        the entry, and the number of entries.
     - `size`: rows in each pass.
     """
 
@@ -312,6 +313,11 @@ def read_rows(x, numbers):
     values = jnp.broadcast_to(own, (x.shape[0], *batch))
     rows = jnp.broadcast_to(numbers, (numbers.shape[0], *batch))
     return jnp.take_along_axis(values, rows, axis=0, mode="promise_in_bounds")
+
+
+def read_rows_of(tree, numbers):
+    """Return rows of all arrays of a tree."""
+    return jtu.tree_map(lambda x: read_rows(x, numbers), tree)
 
 
 def _places(x, numbers, when):

@@ -23,8 +23,6 @@ from ._indices import flat, INDEX, Index, index_node, unflat
 
 LARGEST_UNROLLED = 1024
 """Arrays with more elements are computed by loops."""
-LONGEST_UNROLLED = 1024
-"""Arrays with a longer axis are computed by loops."""
 LEAST_WRITTEN = 8
 """Elements from which arrays that a loop writes at computed indices stay in memory."""
 _LONGEST_CHAIN = 4
@@ -99,9 +97,7 @@ Value = Unrolled | Pulled
 
 def is_large(shape: Sequence[int]) -> bool:
     """Return whether an array of this shape is computed by a loop."""
-    if math.prod(shape) > LARGEST_UNROLLED:
-        return True
-    return max(shape, default=0) > LONGEST_UNROLLED and 0 not in shape
+    return math.prod(shape) > LARGEST_UNROLLED
 
 
 def nodes(values: list[int], shape: Sequence[int]) -> Unrolled:

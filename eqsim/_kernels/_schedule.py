@@ -86,8 +86,8 @@ class Schedule:
     - `reads`: for each array, when it is read.
     - `assigned`: for each array that a loop carries, the loop and the node that the
         array becomes at the end of a pass.
-    - `starts`: for each array that a loop carries, the array that it starts from, itself,
-        and the time of the copy.
+    - `starts`: copies of arrays into loops: the array that is copied, the array that the
+        loop carries, and the time.
     - `place`: offset of each value in scratch memory; `size`: bytes of it (see
         `_allocate.py`).
     """

@@ -18,7 +18,7 @@ import jax.tree_util as jtu
 import numpy as np
 from jax import lax
 
-from .._each import read_rows, table_rows, write_rows
+from .._each import read_rows, read_rows_of, table_rows, write_rows
 from .._row_loops import rows_per_pass
 from ..kinematics._forward import Kinematics, Pose, take_poses
 from ..model import Collider, collider_of, GeomKind, System
@@ -226,11 +226,6 @@ def _near_pairs(plan: ListPlan, group: PairGroup, boxes: _Boxes, margin) -> Near
 
     start = Near(_empty(size, batch, jnp.int32), jnp.zeros(batch, jnp.int32))
     return lax.scan(visit, start, tables)[0]
-
-
-def read_rows_of(tree, numbers):
-    """Return rows of all arrays of a tree."""
-    return jtu.tree_map(lambda x: read_rows(x, numbers), tree)
 
 
 def _overlap(one: _Boxes, two: _Boxes, margin, on_plane: bool):

@@ -2,21 +2,13 @@
 
 import jax.numpy as jnp
 
+from .._each import read_rows as read_rows
+
 
 def count_rows(x):
     """Return the number of each row."""
     rows = jnp.arange(x.shape[0], dtype=jnp.int32)
     return rows.reshape(-1, *(1 for _ in x.shape[1:])) + jnp.zeros(x.shape, jnp.int32)
-
-
-def read_rows(x, numbers):
-    """Return rows of each environment; `numbers`, `(k, *batch)`, are within bounds."""
-    batch = jnp.broadcast_shapes(x.shape[1:], numbers.shape[1:])
-    # Tables that all environments share have no axes of the batch.
-    own = x.reshape(*x.shape, *(1 for _ in numbers.shape[x.ndim :]))
-    values = jnp.broadcast_to(own, (x.shape[0], *batch))
-    rows = jnp.broadcast_to(numbers, (numbers.shape[0], *batch))
-    return jnp.take_along_axis(values, rows, axis=0, mode="promise_in_bounds")
 
 
 def write_row(x, number, value, when):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
-from .._each import read_rows, write_rows
+from .._each import read_rows, read_rows_of, write_rows
 from .._row_loops import rows_per_pass
 from ..kinematics._axes import dof_axes
 from ..kinematics._forward import Kinematics
@@ -30,7 +30,6 @@ from ._visited_contacts import (
     ContactRowList,
     for_each_contact,
     list_rows,
-    read_rows_at,
     VisitedContacts,
 )
 
@@ -94,7 +93,7 @@ class CoupledContacts(AbstractRows):
         def add(entries, k, used):
             point = read_rows(number, k)
             rows = self.rows._replace(cost=(), offset=())
-            rows, weight = read_rows_at((rows, weights), point)
+            rows, weight = read_rows_of((rows, weights), point)
             jac = contact_jacobian(self.tree, self.axes, self.nodes, rows, point)
             weight = jtu.tree_map(lambda w: jnp.where(used, w, 0.0), weight)
             return add_products(entries, places, jac, weight)
@@ -110,7 +109,7 @@ class CoupledContacts(AbstractRows):
 
         def row(k):
             point = read_rows(number, k)
-            return point, read_rows_at(rows, point)
+            return point, read_rows_of(rows, point)
 
         pair, rows = list_rows(number.shape[0], count, row)
         found = ContactRowList(pair, rows, count)

@@ -13,14 +13,13 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
-from .._each import each, read_rows, table_rows
+from .._each import each, read_rows, read_rows_of, table_rows
 from ..collision._list_plan import ListPlan, PairGroup
 from ..collision._pair_lists import (
     collide,
     ContactList,
     Listing,
     pair_shapes,
-    read_rows_of,
     world_shapes,
 )
 from ..collision._plan import pair_priority
@@ -243,8 +242,8 @@ def _pair_forces(
     **Arguments:**
 
     - `points`: points of the pairs, `(k, nslot, *batch)`.
-    - `ends`: for both nodes, `NodeTables`, their motion at the solution, and the motion to
-        compute forces for.
+    - `ends`: quantities of both nodes: `NodeTables`, the motion at the solution, and the
+        motion whose forces are computed.
     """
     # One row for each slot; arrays of pairs are repeated.
     slots = points.dist.shape[1]

@@ -17,7 +17,7 @@ import jax.tree_util as jtu
 import numpy as np
 from jax import lax
 
-from .._each import read_rows, table_rows, write_rows
+from .._each import read_rows_of, table_rows, write_rows
 from ..dynamics._sparse import Places
 from ..kinematics._structure import dof_order, moving_dofs
 from ..model import Tree
@@ -67,7 +67,7 @@ def list_rows(capacity: int, count, row: Callable) -> Any:
     """Return a list of `row(k)`, arrays `(1, *batch)`, of the contacts of each
     environment."""
     place = jnp.zeros_like(count)[None]
-    shapes = jtu.tree_map(lambda x: x.dtype, _eval(row, place))
+    shapes = jtu.tree_map(lambda x: x.dtype, eqx.filter_eval_shape(row, place))
     batch = count.shape
     start = jtu.tree_map(lambda dtype: lax.empty((capacity, *batch), dtype), shapes)
 
@@ -80,10 +80,6 @@ def list_rows(capacity: int, count, row: Callable) -> Any:
 
     going = lambda carry: jnp.any(carry[0] < count)
     return lax.while_loop(going, body, (jnp.zeros_like(count), start))[1]
-
-
-def _eval(row: Callable, place) -> Any:
-    return eqx.filter_eval_shape(row, place)
 
 
 class _Contact(NamedTuple):
@@ -188,7 +184,7 @@ class VisitedContacts(AbstractSolverRows):
         return Terms(entries=((total, places),))
 
     def _contact(self, k, used=True) -> _Contact:
-        pair, rows = read_rows_at((self.list.pair, self.list.rows), k)
+        pair, rows = read_rows_of((self.list.pair, self.list.rows), k)
         jac = contact_jacobian(self.tree, self.axes, self.nodes, rows, pair)
         return _Contact(jac, _only(rows.cost, used), rows.offset)
 
@@ -201,7 +197,7 @@ class VisitedContacts(AbstractSolverRows):
 
     def work(self, on_line: Any, share) -> Any:
         def add(total, k, used):
-            (start, change), cost = read_rows_at((on_line, self.list.rows.cost), k)
+            (start, change), cost = read_rows_of((on_line, self.list.rows.cost), k)
             cost = _only(cost, used)
             return total + jnp.sum(work(cost, start, change, share), axis=0)
 
@@ -212,11 +208,6 @@ def _only(cost: AbstractCost, used) -> AbstractCost:
     """Return a cost that is zero where it is not used."""
     assert isinstance(cost, OneSided | Pyramid | Elliptic), "contacts have these costs"
     return dataclasses.replace(cost, weight=jnp.where(used, cost.weight, 0.0))
-
-
-def read_rows_at(tree, numbers):
-    """Return rows of all arrays of a tree."""
-    return jtu.tree_map(lambda x: read_rows(x, numbers), tree)
 
 
 def contact_jacobian(

@@ -52,8 +52,8 @@ class HullGraph(AbstractConnectivity):
     - `polygon_starts`: first polygon of each hull, and the end.
     - `corner_starts`, `corners`: vertices around each polygon, counterclockwise seen
         from outside. Faces in the same plane, up to 0.01 rad, form one polygon.
-    - `seeds`: for each hull, a vertex that lies far in each of `SEED_DIRECTIONS`, with
-        which searches begin; empty if they are not known.
+    - `seeds`: start vertices of searches, one for each hull and each of
+        `SEED_DIRECTIONS`, far in that direction; empty if they are not known.
     """
 
     vertex_starts: np.ndarray

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import eqsim
-from eqsim.collision._cores import Core
+from eqsim.collision._cores import Core, Corner
 from eqsim.collision._points import hull_tables, Hulls
 from eqsim.model import GeomKind
 from eqsim.model._meshes import SEED_DIRECTIONS
@@ -51,10 +51,13 @@ def test_farthest(kind):
     assert hull_tables(sys)[1].most_vertices > 24
     directions = np.random.default_rng(1).normal(size=(300, 3))
     directions = np.concatenate([directions, np.eye(3), -np.eye(3), SEED_DIRECTIONS])
-    found = jax.jit(jax.vmap(lambda d: support(sys, d)))(jnp.asarray(directions))
     heights = directions @ vertices.T
-    own = np.take_along_axis(heights, np.asarray(found)[:, None], 1)[:, 0]
-    np.testing.assert_allclose(own, heights.max(axis=1), rtol=0, atol=1e-12)
+    for first in (None, 0, 5, len(vertices) - 1):
+        near = first if first is None else Corner(jnp.array([first], jnp.int32), None)
+        search = lambda d, near=near: support(sys, d, near)
+        found = np.asarray(jax.jit(jax.vmap(search))(jnp.asarray(directions)))
+        own = np.take_along_axis(heights, found[:, None], 1)[:, 0]
+        np.testing.assert_allclose(own, heights.max(axis=1), rtol=0, atol=1e-12)
 
 
 @given(
