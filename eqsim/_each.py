@@ -30,11 +30,15 @@ from jax.interpreters import ad, batching, mlir
 from ._row_loops import rows_per_pass
 
 
+OWN_VALUE = -1
+"""The value of a row itself, in place of a column, see `each`."""
+
+
 def each(
     fn: Callable[..., Any],
     count: Any,
     rows: Any,
-    columns: Sequence[Sequence[int]],
+    columns: Sequence[Any],
     tables: Sequence[tuple[Any, int]],
     shared: Any,
     targets: Sequence[tuple[int, int] | None],
@@ -47,12 +51,13 @@ def each(
         but the last, and of the results, have a leading axis of n rows.
     - `count`: number of rows, `(*batch)`.
     - `rows`: list of integers, `(capacity, *batch)`.
-    - `columns`: known integers for each value of a row, such as the shapes of a pair.
+    - `columns`: integers for each value of a row, such as the shapes of a pair: a sequence
+        of known ones, or an array `(m, *batch)`.
     - `tables`: trees of arrays `(m, *batch)`, and the column that holds the entry to read.
     - `shared`: tree of arrays.
     - `targets`: destinations of the results: None for the sum `(1, ..., *batch)`, or
         `(column, m)` to add the rows to the entries, which the column holds, of an array
-        `(m, *batch)`.
+        `(m, *batch)`. With `OWN_VALUE` as the column, the row itself is the entry.
 
     **Returns:** the sums.
     """
@@ -103,8 +108,10 @@ class _Term:
         )
 
 
-def _known(numbers: Sequence[int], like):
-    """Return known integers as a table."""
+def _known(numbers, like):
+    """Return integers as a table."""
+    if isinstance(numbers, jax.Array):
+        return numbers
     column = np.asarray(numbers, np.int32)
     return jnp.asarray(column.reshape(-1, *(1 for _ in like.shape[1:])))
 

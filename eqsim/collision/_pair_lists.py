@@ -81,13 +81,14 @@ class Near(NamedTuple):
 class ContactList(NamedTuple):
     """Contacts of one dimension of the contact space, `(capacity, *batch)`.
 
-    - `pair`: pair of each contact.
+    - `pair`, `slot`: pair of each contact, and number of the point among those of the pair.
     - `dist`, `pos`, `normal`, `tangent`: see `ContactPoints`; normal and first friction
         axis of the frame.
     - `count`: number of contacts, `(*batch)`.
     """
 
     pair: Any
+    slot: Any
     dist: Any
     pos: Vec3
     normal: Vec3
@@ -162,6 +163,7 @@ def _no_contacts(capacity: int, like) -> ContactList:
     three = lambda: Vec3(*(_empty(capacity, batch, like.dtype) for _ in range(3)))
     return ContactList(
         pair=_empty(capacity, batch, jnp.int32),
+        slot=_empty(capacity, batch, jnp.int32),
         dist=_empty(capacity, batch, like.dtype),
         pos=three(),
         normal=three(),
@@ -350,9 +352,12 @@ def _with_points(
     exists = flat(exists)
     place = contacts.count[None] + jnp.cumsum(exists, axis=0, dtype=jnp.int32) - 1
     count = contacts.count + jnp.sum(exists, axis=0, dtype=jnp.int32)
-    frame = points.frame
+    frame, shape = points.frame, points.dist.shape
+    slot = jnp.arange(shape[1], dtype=jnp.int32)
+    slot = slot.reshape(1, -1, *(1 for _ in shape[2:]))
     new = ContactList(
-        pair=jnp.broadcast_to(pair[:, None], points.dist.shape),
+        pair=jnp.broadcast_to(pair[:, None], shape),
+        slot=jnp.broadcast_to(slot, shape),
         dist=points.dist,
         pos=points.pos,
         normal=Vec3(*frame[:3]),

@@ -6,16 +6,17 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax import lax
 
 from ..collision import ContactPoints
 from ..model import Cone
 from ..model._gather import per_row, take, take_or_zero
-from ..spatial import Motion, Vec3
+from ..spatial import Force, force_at, Motion, Vec3
 from ._cones import Elliptic, Pyramid
 from ._contact_groups import ContactGroup
 from ._contact_parameters import ContactParameters
 from ._costs import AbstractCost, OneSided, Residual
-from ._jacobians import PointJacobian
+from ._jacobians import combine, PointJacobian
 from ._rows import Rows
 from ._softness import impedance, onset, stiffness_weight
 
@@ -121,6 +122,51 @@ def contact_rows(
     velocity += [axis | (second.ang - first.ang) for axis in axes.angular]
     cost, offset = _cost(law, points, parameters, velocity)
     return ContactRows(arms, axes.linear, axes.angular, cost, offset)
+
+
+class ContactWrench(NamedTuple):
+    """Forces of contacts on the second shape, `(k, *batch)`.
+
+    - `arms`: position of each contact about the origins of the trees of both nodes.
+    - `force`, `torque`: force, and torque about the contact.
+    """
+
+    arms: tuple[Vec3, Vec3]
+    force: Vec3
+    torque: Vec3 | None
+
+    def on_links(self) -> tuple[Force, Force]:
+        """Return the forces on both links, about the origins of their trees."""
+        found = []
+        for arm, sign in zip(self.arms, (-1.0, 1.0), strict=True):
+            pull = force_at(arm, self.force * sign)
+            if self.torque is not None:
+                pull = Force(pull.ang + (self.torque * sign), pull.lin)
+            found.append(pull)
+        return found[0], found[1]
+
+
+def contact_wrench(rows: ContactRows, solved, motion) -> ContactWrench:
+    """Return the forces of contacts.
+
+    **Arguments:**
+
+    - `solved`: motion of both nodes at the solution, which decides on the pieces of costs.
+    - `motion`: motion of both nodes for which the forces are computed.
+    """
+    piece = rows.cost.piece(lax.stop_gradient(_residuals(rows, *solved)))
+    force = rows.cost.force(piece, _residuals(rows, *motion))
+    n = len(rows.linear)
+    twist = combine(rows.angular, force[n:]) if rows.angular else None
+    return ContactWrench(rows.arms, combine(rows.linear, force[:n]), twist)
+
+
+def _residuals(rows: ContactRows, one: Motion, two: Motion) -> Residual:
+    rate = two.at(rows.arms[1]) - one.at(rows.arms[0])
+    along = [axis | rate for axis in rows.linear]
+    spin = two.ang - one.ang
+    along += [axis | spin for axis in rows.angular]
+    return tuple(a + b for a, b in zip(along, rows.offset, strict=True))
 
 
 def anchored_rows(source: ContactSource) -> Rows:

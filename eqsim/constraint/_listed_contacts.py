@@ -1,7 +1,7 @@
 r"""Contacts of pairs that are listed when they are near.
 
-The solver visits the contacts that exist (`VisitedContacts`). Forces, and with them all
-derivatives, are sums over the near pairs, $\sum_k J_k^T f_k$ (`eqsim/_each.py`): each term
+The solver visits the contacts that exist (`VisitedContacts`), and so do forces. Derivatives
+are those of sums over the near pairs, $\sum_k J_k^T f_k$ (`eqsim/_each.py`): each term
 computes the points of a pair, their rows and their forces from the poses, the velocities
 and the parameters of its two shapes. So a derivative, too, costs what touches.
 """
@@ -9,11 +9,12 @@ and the parameters of its two shapes. So a derivative, too, costs what touches.
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
-from .._each import each, read_rows, read_rows_of, table_rows
+from .._each import add_rows, each, read_rows, read_rows_of, table_rows
 from ..collision._list_plan import ListPlan, PairGroup
 from ..collision._pair_lists import (
     collide,
@@ -27,7 +28,7 @@ from ..collision._points import ContactPoints, hull_polygons, Shape
 from ..kinematics._axes import dof_axes
 from ..model import Cone, HullGraph, System, Tree, tree
 from ..model._gather import take
-from ..spatial import Force, force_at, Mat3, Motion, Vec3, vec3
+from ..spatial import Force, Mat3, Motion, Vec3, vec3
 from ._constraint import Moment
 from ._contact_parameters import (
     complete_parameters,
@@ -38,11 +39,22 @@ from ._contact_parameters import (
     mix_parameters,
     Mixed,
 )
-from ._contact_rows import contact_rows, ContactLaw, ContactRows
+from ._contact_rows import (
+    contact_rows,
+    contact_wrench,
+    ContactLaw,
+    ContactRows,
+    ContactWrench,
+)
 from ._costs import Residual
-from ._jacobians import combine, Terms
+from ._jacobians import Terms
 from ._rows import AbstractRows
-from ._visited_contacts import ContactRowList, list_rows, VisitedContacts
+from ._visited_contacts import (
+    ContactRowList,
+    for_each_contact,
+    list_rows,
+    VisitedContacts,
+)
 
 
 class ShapeTables(NamedTuple):
@@ -94,7 +106,7 @@ class Facts(eqx.Module):
     - `links`: links of the first and second shape of each pair, counted as in
         `Common.weights`.
     - `priority`: see `mix_parameters`, for each pair.
-    - `nodes`: number of nodes.
+    - `num_links`, `nodes`: number of links and nodes.
     - `hulls`: hulls of the meshes.
     - `cone`, `safe_solref`: see `System`.
     """
@@ -102,6 +114,7 @@ class Facts(eqx.Module):
     plan: ListPlan = eqx.field(static=True)
     links: tuple[tuple[int, ...], tuple[int, ...]] = eqx.field(static=True)
     priority: tuple[int, ...] = eqx.field(static=True)
+    num_links: int = eqx.field(static=True)
     nodes: int = eqx.field(static=True)
     hulls: HullGraph = eqx.field(static=True)
     cone: Cone = eqx.field(static=True)
@@ -116,6 +129,18 @@ class Facts(eqx.Module):
             for side in self.plan.nodes
         )
         return one, two
+
+    def condims(self, group: PairGroup) -> set[int]:
+        """Return the dimensions of the contacts of a group of pairs."""
+        return {self.plan.condim[pair] for pair in group.pairs}
+
+    def pair_columns(self, pair: Any = None) -> list:
+        """Return the shapes, nodes and links of both sides of all pairs, or of given ones."""
+        plan = self.plan
+        columns = [plan.first, plan.second, *self.pair_nodes, *self.links]
+        if pair is None:
+            return columns
+        return [table_rows(column, pair) for column in columns]
 
     def law(self, condim: int, common: Common) -> ContactLaw:
         """Return the settings of contacts of a dimension."""
@@ -144,8 +169,9 @@ def parameters_of(
 class ListedContacts(AbstractRows):
     """Listed contacts of one dimension of the contact space.
 
-    "Residuals" and "pieces" stand for the motion of the nodes, from which each term of the
-    sum computes its own residuals and pieces; "forces" are the sums of the forces on nodes.
+    "Residuals" and "pieces" stand for the motion of the nodes, from which each contact
+    computes its own residuals and pieces; "forces" are the sums of the forces on links,
+    about the origins of their trees; the last row is the world.
 
     - `tree`, `facts`, `condim`: static facts; the dimension.
     - `shapes`, `nodes`, `common`: arguments of the forces.
@@ -162,6 +188,11 @@ class ListedContacts(AbstractRows):
     axes: Motion
     listing: Listing
 
+    @property
+    def contacts(self) -> ContactList:
+        """The contacts of this dimension."""
+        return self.listing.contacts[self.condim]
+
     def residuals(self, motion: Motion, qdd) -> Residual:
         return (motion, qdd)
 
@@ -169,59 +200,94 @@ class ListedContacts(AbstractRows):
         return lax.stop_gradient(x)
 
     def forces(self, pieces: Any, x: Residual) -> Residual:
-        forces = [
-            self._group_forces(group, near, pieces[0], x[0])
-            for group, near in zip(self.facts.plan.groups, self.listing.near)
-            if any(self.facts.plan.condim[pair] == self.condim for pair in group.pairs)
-        ]
-        return (jtu.tree_map(lambda *xs: sum(xs[1:], xs[0]), *forces),)
+        batch = self.listing.near[0].count.shape
+        motions = (_with_world(own, batch) for own in (pieces[0], x[0]))
+        return (_link_forces(self, *motions),)
 
     def transpose(self, force: Residual) -> Terms:
-        every = tuple(range(self.facts.nodes))
-        own = jtu.tree_map(lambda x: x[: len(every)], force[0])
-        return Terms(nodes=((own, every),))
+        carriers = self.tree.link_nodes
+        moving = [link for link, node in enumerate(carriers) if node >= 0]
+        own = tuple(carriers[link] for link in moving)
+        return Terms(nodes=((take(force[0], moving), own),))
 
     def stiffness(self, pieces: Any) -> Terms:
         return self.for_solver().stiffness(lax.stop_gradient(pieces[1]))
 
     def for_solver(self) -> VisitedContacts:
-        still = self.shapes, self.nodes, self.common, self.axes
-        shapes, nodes, common, axes = lax.stop_gradient(still)
-        contacts = self.listing.contacts[self.condim]
-        rows = _listed_rows(self.facts, self.condim, shapes, nodes, common, contacts)
-        return VisitedContacts(self.tree, self.facts.plan.nodes, axes, rows)
+        still = lax.stop_gradient(self)
+        capacity, count = self.contacts.pair.shape[0], self.contacts.count
+        pair, rows = list_rows(capacity, count, still.contact)
+        found = ContactRowList(pair, rows, count)
+        return VisitedContacts(self.tree, self.facts.plan.nodes, still.axes, found)
 
-    def _group_forces(
-        self, group: PairGroup, near, solved: Motion, motion: Motion
-    ) -> Force:
-        """Return the forces of the contacts of a group of pairs, on nodes."""
+    def contact(self, k) -> tuple[Any, ContactRows]:
+        """Return pair and rows of contacts; `k`: their numbers, `(n, *batch)`."""
         facts, plan = self.facts, self.facts.plan
-        polygons = hull_polygons(facts.hulls)
-        law_of, condim = facts.law, self.condim
+        own = read_rows_of(self.contacts._replace(count=None), k)
+        ends = [table_rows(side, own.pair) for side in (plan.first, plan.second)]
+        one, two = (read_rows_of(self.shapes, end) for end in ends)
+        parameters = parameters_of(facts, self.common, own.pair, one, two)
+        normal, tangent = own.normal, own.tangent
+        frame = Mat3(*normal, *tangent, *(normal ^ tangent))
+        valid = jnp.ones_like(own.dist, bool)
+        points = ContactPoints(own.dist, own.pos, frame, valid)
+        law = facts.law(self.condim, self.common)
+        return own.pair, contact_rows(law, points, parameters, self.ends(own.pair))
 
-        condims = {plan.condim[pair] for pair in group.pairs}
+    def ends(self, pair, table: Any = None) -> list:
+        """Return the rows of a table of nodes (None: `nodes`) for both sides of pairs."""
+        table = self.nodes if table is None else table
+        sides = (table_rows(side, pair) for side in self.facts.pair_nodes)
+        return [read_rows_of(table, side) for side in sides]
 
-        def term(pair, _, entries, common: Common):
-            (one, two), ends = entries[:2], entries[2:]
-            parameters = parameters_of(facts, common, pair, one, two)
-            margin = lax.stop_gradient(parameters.friction.margin)
-            shapes = one.shape, two.shape
-            shapes = pair_shapes(plan, group, common.vertices, polygons, pair, shapes)
-            points = collide(group, *shapes, margin)
-            if len(condims) > 1:
-                here = (table_rows(plan.condim, pair) == condim)[:, None]
-                points = points._replace(valid=points.valid & here)
-            law = law_of(condim, common)
-            return _pair_forces(law, points, parameters, ends)
+    def wrench(self, k, motions) -> ContactWrench:
+        """Return the forces of contacts at their numbers, see `contact_wrench`."""
+        pair, rows = self.contact(k)
+        return contact_wrench(rows, *(self.ends(pair, motion) for motion in motions))
 
-        batch = near.count.shape
-        columns = plan.first, plan.second, *facts.pair_nodes
-        nodes = self.nodes, _with_world(solved, batch), _with_world(motion, batch)
-        tables = [(self.shapes, 0), (self.shapes, 1), (nodes, 2), (nodes, 3)]
-        targets = [(2, facts.nodes + 1), (3, facts.nodes + 1)]
-        given = near.count, near.pairs, columns, tables, self.common, targets
-        first, second = each(term, *given)
-        return first + second
+    def tables(self, solved: Motion, motion: Motion, first: int) -> list:
+        """Return the tables that `computed` reads, and the columns of their entries.
+
+        **Arguments:**
+
+        - `first`: the first of the columns of `Facts.pair_columns`.
+        """
+        nodes = self.nodes, solved, motion
+        both = (self.shapes, 0), (self.shapes, 1), (nodes, 2), (nodes, 3)
+        return [(table, first + column) for table, column in both]
+
+    def computed(
+        self, group: PairGroup, pair, entries, common: Common
+    ) -> tuple[ContactPoints, ContactWrench]:
+        """Compute all points of pairs and their forces, one row for each point.
+
+        **Arguments:**
+
+        - `pair`: the pairs, `(k, *batch)`.
+        - `entries`: rows of `tables`.
+        """
+        facts, plan = self.facts, self.facts.plan
+        (one, two), ends = entries[:2], entries[2:]
+        parameters = parameters_of(facts, common, pair, one, two)
+        margin = lax.stop_gradient(parameters.friction.margin)
+        polygons, shapes = hull_polygons(facts.hulls), (one.shape, two.shape)
+        shapes = pair_shapes(plan, group, common.vertices, polygons, pair, shapes)
+        points = collide(group, *shapes, margin)
+        if len(facts.condims(group)) > 1:
+            here = (table_rows(plan.condim, pair) == self.condim)[:, None]
+            points = points._replace(valid=points.valid & here)
+        # Arrays of pairs are repeated for their points.
+        slots = points.dist.shape[1]
+        flat = lambda x: x.reshape(-1, *x.shape[2:])
+        repeat = lambda x: flat(
+            jnp.broadcast_to(x[:, None], (x.shape[0], slots, *x.shape[1:]))
+        )
+        points = jtu.tree_map(flat, points)
+        parameters, ends = jtu.tree_map(repeat, (parameters, ends))
+        nodes, solved, motion = zip(*ends, strict=True)
+        law = facts.law(self.condim, common)
+        rows = contact_rows(law, points, parameters, nodes)
+        return points, contact_wrench(rows, solved, motion)
 
 
 def _with_world(tree, batch):
@@ -234,80 +300,58 @@ def _with_world(tree, batch):
     return jtu.tree_map(one, tree)
 
 
-def _pair_forces(
-    law: ContactLaw, points: ContactPoints, parameters: ContactParameters, ends
-) -> tuple[Force, Force]:
-    """Return the forces on the nodes of both shapes of pairs, `(k, *batch)`.
+@jax.custom_jvp
+def _link_forces(rows: ListedContacts, solved: Motion, motion: Motion) -> Force:
+    """Sum the forces of the contacts on each link."""
+    sides = rows.facts.links
 
-    **Arguments:**
+    def add(total, k, used):
+        pair = read_rows(rows.contacts.pair, k)
+        both = rows.wrench(k, (solved, motion)).on_links()
+        for side, own in zip(sides, both, strict=True):
+            link = table_rows(side, pair)
+            put = lambda x, value, link=link: add_rows(x, link, value, used)
+            total = jtu.tree_map(put, total, own)
+        return total
 
-    - `points`: points of the pairs, `(k, nslot, *batch)`.
-    - `ends`: quantities of both nodes: `NodeTables`, the motion at the solution, and the
-        motion whose forces are computed.
-    """
-    # One row for each slot; arrays of pairs are repeated.
-    slots = points.dist.shape[1]
-    flat = lambda x: x.reshape(-1, *x.shape[2:])
-    repeat = lambda x: flat(
-        jnp.broadcast_to(x[:, None], (x.shape[0], slots, *x.shape[1:]))
+    like = motion.lin.x
+    zero = jnp.zeros((rows.facts.num_links + 1, *like.shape[1:]), like.dtype)
+    start = Force(Vec3(zero, zero, zero), Vec3(zero, zero, zero))
+    return for_each_contact(rows.contacts.count, add, start)
+
+
+@_link_forces.defjvp
+def _link_forces_jvp(primals, tangents):
+    _, rate = jax.jvp(_summed_forces, primals, tangents)
+    return _link_forces(*primals), rate
+
+
+def _summed_forces(rows: ListedContacts, solved: Motion, motion: Motion) -> Force:
+    """Sum the forces of the near pairs on each link, see the top of the module."""
+    facts, found = rows.facts, []
+    for group, near in zip(facts.plan.groups, rows.listing.near, strict=True):
+        if rows.condim not in facts.condims(group):
+            continue
+
+        def term(pair, _, entries, common, group=group):
+            _, wrench = rows.computed(group, pair, entries, common)
+            return tuple(_of_pairs(pull, pair) for pull in wrench.on_links())
+
+        columns = facts.pair_columns()
+        tables = rows.tables(solved, motion, 0)
+        targets = [(column, facts.num_links + 1) for column in (4, 5)]
+        given = near.count, near.pairs, columns, tables, rows.common, targets
+        first, second = each(term, *given)
+        found.append(first + second)
+    return jtu.tree_map(lambda *xs: sum(xs[1:], xs[0]), *found)
+
+
+def _of_pairs(tree, pair):
+    """Sum over the points of each pair."""
+    count = pair.shape[0]
+    return jtu.tree_map(
+        lambda x: jnp.sum(x.reshape(count, -1, *x.shape[1:]), axis=1), tree
     )
-    points = jtu.tree_map(flat, points)
-    parameters, ends = jtu.tree_map(repeat, (parameters, ends))
-    (first, *motions1), (second, *motions2) = ends
-    rows = contact_rows(law, points, parameters, (first, second))
-    solved, x = (
-        _residuals(rows, one, two) for one, two in zip(motions1, motions2, strict=True)
-    )
-    force = rows.cost.force(lax.stop_gradient(rows.cost.piece(solved)), x)
-    n = len(rows.linear)
-    push, twist = combine(rows.linear, force[:n]), None
-    if rows.angular:
-        twist = combine(rows.angular, force[n:])
-    found = []
-    for arm, sign in zip(rows.arms, (-1.0, 1.0), strict=True):
-        pull = force_at(arm, push * sign)
-        if twist is not None:
-            pull = Force(pull.ang + (twist * sign), pull.lin)
-        summed = lambda x: jnp.sum(x.reshape(-1, slots, *x.shape[1:]), axis=1)
-        found.append(jtu.tree_map(summed, pull))
-    return found[0], found[1]
-
-
-def _residuals(rows: ContactRows, one: Motion, two: Motion) -> Residual:
-    rate = two.at(rows.arms[1]) - one.at(rows.arms[0])
-    along = [axis | rate for axis in rows.linear]
-    spin = two.ang - one.ang
-    along += [axis | spin for axis in rows.angular]
-    return tuple(a + b for a, b in zip(along, rows.offset, strict=True))
-
-
-def _listed_rows(
-    facts: Facts,
-    condim: int,
-    shapes: ShapeTables,
-    nodes: NodeTables,
-    common: Common,
-    contacts: ContactList,
-) -> ContactRowList:
-    """Return the rows of all contacts of a dimension."""
-    plan, law = facts.plan, facts.law(condim, common)
-
-    def row(k):
-        own = read_rows_of(contacts._replace(count=None), k)
-        ends = [table_rows(side, own.pair) for side in (plan.first, plan.second)]
-        one, two = (read_rows_of(shapes, end) for end in ends)
-        parameters = parameters_of(facts, common, own.pair, one, two)
-        normal, tangent = own.normal, own.tangent
-        frame = Mat3(*normal, *tangent, *(normal ^ tangent))
-        valid = jnp.ones_like(own.dist, bool)
-        points = ContactPoints(own.dist, own.pos, frame, valid)
-        sides = [table_rows(side, own.pair) for side in facts.pair_nodes]
-        first, second = (read_rows_of(nodes, side) for side in sides)
-        rows = contact_rows(law, points, parameters, (first, second))
-        return own.pair, rows
-
-    pair, rows = list_rows(contacts.pair.shape[0], contacts.count, row)
-    return ContactRowList(pair, rows, contacts.count)
 
 
 def listed_contacts(
@@ -331,6 +375,7 @@ def listed_contacts(
             pair_priority((plan.geoms[a], plan.geoms[b]), geoms.priority)
             for a, b in zip(plan.first, plan.second, strict=True)
         ),
+        num_links=sys.nlink,
         nodes=nodes.size,
         hulls=sys.meshes.hulls,
         cone=sys.cone,
