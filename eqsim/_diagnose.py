@@ -88,8 +88,7 @@ def diagnose(
     first, u = jax.tree_util.tree_map(lambda x: x[0], rows)
     check_state(sys, first.q, first.qd, u, first.act)
     found = [np.asarray(x) for x in _examined(pipeline, sys, *rows)]
-    contacts = eqx.filter_eval_shape(pipeline.contacts, sys, first, u)
-    lines = _lines(sys, _names(sys, contacts.geoms), batch, found)
+    lines = _lines(sys, batch, found)
     finite, converged, depth, speed, acceleration, energy, *_ = (
         x.reshape(batch) for x in found
     )
@@ -104,32 +103,26 @@ def _examined(pipeline, sys, states, ctrls):
         solved = pipeline.solve(sys, state, ctrl)
         parts = state.q, state.qd, state.act
         finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in parts]))
-        depth = -solved.contacts.dist
-        none = jnp.zeros(1, depth.dtype)
+        # Contacts are sorted by depth; this row stands for none.
+        none = jnp.zeros(1, state.q.dtype)
+        deepest = jnp.concatenate([-solved.contacts.dist[:1], none])[0]
+        deepest = jnp.maximum(deepest, 0.0)
+        pair = jnp.concatenate([solved.contacts.geoms, jnp.full((1, 2), -1)])[0]
         most = lambda x: jnp.max(jnp.concatenate([jnp.abs(x), none]))
         which = lambda x: jnp.argmax(jnp.concatenate([x, none - jnp.inf]))
         energy = kinetic_energy(sys, state.q, state.qd) + potential_energy(sys, state.q)
-        deepest = jnp.max(jnp.concatenate([depth, none]))
         values = deepest, most(state.qd), most(solved.qdd), energy
-        at = which(depth), which(jnp.abs(state.qd)), which(jnp.abs(solved.qdd))
+        at = pair, which(jnp.abs(state.qd)), which(jnp.abs(solved.qdd))
         return finite, solved.converged, *values, *at
 
     return jax.vmap(one)(states, ctrls)
 
 
-def _names(sys: System, geoms: tuple[tuple[int, int], ...]):
-    """Return the names of contact pairs and of degrees of freedom."""
-    geom = lambda k: repr(sys.geoms.names[k] or f"geom {k}")
-    pairs = [f"{geom(i)} and {geom(j)}" for i, j in geoms]
+def _lines(sys: System, batch: tuple[int, ...], found) -> list[str]:
+    finite, converged, depth, speed, acceleration, energy, pair, fast, pushed = found
     dofs = []
     for name, kind in zip(sys.joints.names, sys.joints.kinds, strict=True):
         dofs += [repr(name)] * kind.nv
-    return pairs, dofs
-
-
-def _lines(sys: System, names, batch: tuple[int, ...], found) -> list[str]:
-    finite, converged, depth, speed, acceleration, energy, pair, fast, pushed = found
-    pairs, dofs = names
     number, where = finite.size, lambda k: _where(batch, int(k))
     lines = [f"{number} state{'s' * (number > 1)} of {sys.nq} coordinates"]
     lines.append(_counted("are not finite", ~finite, where))
@@ -140,7 +133,8 @@ def _lines(sys: System, names, batch: tuple[int, ...], found) -> list[str]:
         return lines
     at = known[np.argmax(depth[known])]
     if depth[at] > 0.0:
-        touching = pairs[pair[at]]
+        names = (repr(sys.geoms.names[k] or f"geom {k}") for k in pair[at])
+        touching = " and ".join(names)
         lines.append(f"deepest penetration {depth[at]:.2g} m, {touching}{where(at)}")
     else:
         lines.append("no contact")

@@ -70,17 +70,20 @@ def point_rows(
 
 
 def contact_wrenches_in_world(
-    sys: System, rows: Sequence[AbstractRows], forces: Sequence[Residual]
+    sys: System,
+    plan: ContactPlan,
+    rows: Sequence[AbstractRows],
+    forces: Sequence[Residual],
 ) -> tuple[Vec3, Vec3]:
     """Compute force and torque, at each point, on the second shape.
 
     **Arguments:**
 
-    - `rows`: rows of all points, one for each group.
+    - `rows`: rows of contacts, of which the first are those of the groups of the plan.
     - `forces`: their forces.
     """
     pushes, twists, places = [], [], []
-    for group, own, force in zip(contact_groups(sys), rows, forces, strict=True):
+    for group, own, force in zip(contact_groups(sys, plan), rows, forces):
         linear, angular = _axes_of(own)
         along = zip((*linear, *angular), force, strict=True)
         parts = [axis * f for axis, f in along]

@@ -201,7 +201,7 @@ class ListedContacts(AbstractRows):
 
     def forces(self, pieces: Any, x: Residual) -> Residual:
         batch = self.listing.near[0].count.shape
-        motions = (_with_world(own, batch) for own in (pieces[0], x[0]))
+        motions = (with_world(own, batch) for own in (pieces[0], x[0]))
         return (_link_forces(self, *motions),)
 
     def transpose(self, force: Residual) -> Terms:
@@ -290,7 +290,7 @@ class ListedContacts(AbstractRows):
         return points, contact_wrench(rows, solved, motion)
 
 
-def _with_world(tree, batch):
+def with_world(tree, batch):
     """Append zeros for the world."""
 
     def one(x):
@@ -396,7 +396,7 @@ def listed_contacts(
         width=now.width,
         dt=sys.dt,
     )
-    ends = _with_world(NodeTables(now.kin.origin, now.speed.velocity), batch)
+    ends = with_world(NodeTables(now.kin.origin, now.speed.velocity), batch)
     make = lambda condim: ListedContacts(
         tree=nodes,
         facts=facts,

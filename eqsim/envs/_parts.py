@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..dynamics import actuator_forces, centered_inertias, centered_velocities
 from ..model import State, System
-from ..pipelines import AbstractPipeline, contact_wrenches, Generalized
+from ..pipelines import AbstractPipeline, Generalized
 from ..spatial import safe_sqrt
 from ._assets import gymnasium_model
 from ._task import AbstractTask
@@ -94,8 +94,7 @@ def wrenches(
     task: AbstractTask, state: State, action: Float[Array, " nu"]
 ) -> Float[Array, "nlink 6"]:
     """Compute the contact wrench on each link under a constant action."""
-    found = task.pipeline.contacts(task.sys, state, action)
-    return contact_wrenches(task.sys, state.q, found)
+    return task.pipeline.contact_wrenches(task.sys, state, action)
 
 
 def impact_cost(weight, bounds, forces: Float[Array, "nlink 6"]) -> Float[Array, ""]:

@@ -1,6 +1,10 @@
 """Pipelines: physics engines that compute the next state."""
 
-from ._contacts import contact_wrenches as contact_wrenches, Contacts as Contacts
+from ._contacts import (
+    contact_wrenches as contact_wrenches,
+    Contacts as Contacts,
+    deepest_contacts as deepest_contacts,
+)
 from ._generalized import Generalized as Generalized
 from ._integrators import (
     AbstractIntegrator as AbstractIntegrator,

@@ -1,5 +1,7 @@
 r"""Pipeline with MuJoCo's model in joint coordinates."""
 
+import dataclasses
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -7,14 +9,19 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
-from ..collision import ContactPoints
 from ..constraint import AbstractConstraint, ALL, Newton
 from ..model import check_finite, check_state, SensorKind, State, System
 from ..model._fields import as_array
-from ..spatial import Vec3
 from ..spatial._vector import stack
-from ._contacts import report
+from ._contacts import (
+    check_max_contacts,
+    contact_arrays,
+    Contacts,
+    make_contacts,
+    num_reported,
+)
 from ._forward import (
+    Constants,
     derive,
     Forward,
     forward,
@@ -24,7 +31,7 @@ from ._forward import (
 )
 from ._integrators import AbstractIntegrator, integrator_of
 from ._pipeline import AbstractPipeline, check_input, first_state
-from ._reported import reported_contacts
+from ._reported import reported_contacts, summed_wrenches
 from ._sensing import measure
 from ._solved import Solved
 
@@ -54,15 +61,20 @@ class Generalized(AbstractPipeline):
     - `integrator`: integration method: `Euler()`, `RungeKutta4()`, `Implicit()`,
         `ImplicitFast()`, or your own. By default, that of the robot
         (`System.integrator`).
+    - `max_contacts`: largest number of contacts that `solve`, `contacts` and sensors
+        report: the deepest ones. None: 64. It does not limit the physics, or
+        `contact_wrenches`.
     """
 
     smoothing: Float[Array, ""] | None = eqx.field(converter=as_array, default=None)
     solver: Newton = Newton()
     constraints: tuple[AbstractConstraint, ...] = ALL
     integrator: AbstractIntegrator | None = None
+    max_contacts: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
         _check_smoothing(self.smoothing)
+        check_max_contacts(self)
 
     def init(
         self,
@@ -97,8 +109,52 @@ class Generalized(AbstractPipeline):
 
         **Arguments:** as for `step`.
         """
-        arguments = _arguments(self, sys, state, ctrl, external)
-        return _report(sys, state, _solve(*arguments))
+        return Solved(**self._parts(_SOLVED, sys, state, ctrl, external))
+
+    def contacts(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> Contacts:
+        parts = self._parts(("contacts",), sys, state, ctrl, external)
+        return parts["contacts"]
+
+    def contact_wrenches(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> Float[Array, "nlink 6"]:
+        parts = self._parts(("contact_wrenches",), sys, state, ctrl, external)
+        return parts["contact_wrenches"]
+
+    def constraint_forces(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> Float[Array, " nv"]:
+        parts = self._parts(("constraint_force",), sys, state, ctrl, external)
+        return parts["constraint_force"]
+
+    def acceleration(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> Float[Array, " nv"]:
+        return self._parts(("qdd",), sys, state, ctrl, external)["qdd"]
+
+    def _parts(self, wanted: tuple[str, ...], *inputs) -> dict:
+        """Compute parts of the solution: fields of `Solved`, and `contact_wrenches`."""
+        arguments, sys = _arguments(self, *inputs), inputs[0]
+        size = num_reported(sys, self.max_contacts)
+        return _with_contacts(sys, inputs[1], _solve(wanted, size, *arguments))
 
     def advance(
         self,
@@ -117,8 +173,10 @@ class Generalized(AbstractPipeline):
         """
         integrator = self.integrator or integrator_of(sys)
         arguments = _arguments(self, sys, state, ctrl, external)
-        new, solved = _advance(integrator, *arguments)
-        return _state(sys, state, new), _report(sys, state, solved)
+        size = num_reported(sys, self.max_contacts)
+        new, solved = _advance(integrator, size, *arguments)
+        solved = Solved(**_with_contacts(sys, state, solved))
+        return _state(sys, state, new), solved
 
     def sensors(
         self,
@@ -144,7 +202,8 @@ class Generalized(AbstractPipeline):
         if not sys.nsensor:
             return {}
         time = jnp.asarray(0.0 if time is None else time, state.q.dtype)
-        values = _sensors(*arguments, time)
+        size = num_reported(sys, self.max_contacts)
+        values = _sensors(size, *arguments, time)
         return {name: values[name] for name in sys.sensors.names}
 
 
@@ -154,10 +213,15 @@ def _state(sys: System, old: State, new) -> State:
     return State(q, qd, act if sys.na else old.act, old.aux)
 
 
-def _report(sys: System, state: State, arrays) -> Solved:
-    qdd, constraint, actuator, converged, points = arrays
-    contacts = report(sys, state.q.dtype, lambda: points)
-    return Solved(qdd, contacts, constraint, actuator, converged)
+_SOLVED = tuple(field.name for field in dataclasses.fields(Solved))
+
+
+def _with_contacts(sys: System, state: State, parts: dict) -> dict:
+    """Return parts of the solution with the contacts in their public form."""
+    if "contacts" in parts:
+        contacts = make_contacts(sys, state, parts["contacts"])
+        parts = {**parts, "contacts": contacts}
+    return parts
 
 
 def _check_time(sys: System, time) -> None:
@@ -198,40 +262,51 @@ def _step_fn(integrator, sys, method, constants, *state_and_input):
     return integrator.step(sys, method, constants, *full)
 
 
-def _solve_fn(sys, method, constants, *state_and_input):
+def _solve_fn(wanted, size, sys, method, constants, *state_and_input):
     full = full_batch(state_and_input, sys, constants)
     now = forward(sys, method, constants, *full)
-    return _solved(sys, method, constants, now, *full[:2])
+    return _solved(wanted, size, sys, method, constants, now)
 
 
-def _advance_fn(integrator, sys, method, constants, *state_and_input):
+def _advance_fn(integrator, size, sys, method, constants, *state_and_input):
     full = full_batch(state_and_input, sys, constants)
     new, now = integrator.advance(sys, method, constants, *full)
-    return new, _solved(sys, method, constants, now, *full[:2])
+    return new, _solved(_SOLVED, size, sys, method, constants, now)
 
 
-def _solved(sys: System, method: Method, constants, now: Forward, q, qd):
-    forces = solved_forces(sys, now)
-    constraint = solved_constraint_forces(sys, now, forces)
-    solution, points = now.solution, ()
-    converged = solution.converged
-    found = reported_contacts(sys, method, constants, now, q, qd)
-    if found is not None:
-        converged = found.points.unless_crowded(converged)
-        points = _contact_arrays(found.points, found.force, found.torque)
-    return solution.qdd, constraint, now.drive.force, converged, points
+def _solved(
+    wanted: tuple[str, ...],
+    size: int,
+    sys: System,
+    method: Method,
+    constants: Constants,
+    now: Forward,
+) -> dict:
+    """Return parts of the solution, see `Generalized._parts`."""
+    solution = now.solution
+    found = {"qdd": solution.qdd, "actuator_force": now.drive.force}
+    if "converged" in wanted:
+        crowded, converged = now.points, solution.converged
+        if crowded is not None:
+            converged = crowded.unless_crowded(converged)
+        found["converged"] = converged
+    if not {*wanted} <= {*found}:
+        forces = solved_forces(sys, now)
+        found["constraint_force"] = solved_constraint_forces(sys, now, forces)
+        where = sys, method, constants, now, forces
+        if "contacts" in wanted:
+            found["contacts"] = contact_arrays(reported_contacts(*where, size))
+        if "contact_wrenches" in wanted:
+            total = summed_wrenches(*where)
+            parts = stack(total.ang), stack(total.lin)
+            found["contact_wrenches"] = jnp.concatenate(parts, axis=1)
+    return {name: found[name] for name in wanted}
 
 
-def _contact_arrays(points: ContactPoints, force: Vec3, torque: Vec3):
-    rows = [stack(Vec3(*points.frame[3 * k : 3 * k + 3])) for k in range(3)]
-    frame = jnp.stack(rows, axis=1)
-    return points.dist, stack(points.pos), frame, stack(force), stack(torque)
-
-
-def _sensors_fn(sys, method, constants, q, qd, act, ctrl, external, time):
+def _sensors_fn(size, sys, method, constants, q, qd, act, ctrl, external, time):
     first = q, qd, act, ctrl, external, time
     *arguments, time = full_batch(first, sys, constants)
-    return measure(sys, method, constants, time, *arguments)
+    return measure(sys, method, constants, size, time, *arguments)
 
 
 _advance = batch_last(_advance_fn)

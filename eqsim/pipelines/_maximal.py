@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
@@ -27,7 +28,7 @@ from ..spatial import Force, force_at, Vec3, vec3
 from ..spatial._vector import stack
 from ._body_constants import Constants, derive_bodies
 from ._contact_impulses import contact_frames, ContactFrames
-from ._contacts import report
+from ._contacts import Contacts, deepest_contacts, no_contacts, num_reported
 from ._joint_constraints import joint_errors, joint_frames, JointFrames
 from ._maximal_checks import check_model, check_parameters
 from ._pipeline import AbstractPipeline, check_input, first_state
@@ -105,6 +106,7 @@ class AbstractMaximal(AbstractPipeline):
     """
 
     substeps: eqx.AbstractVar[int]
+    max_contacts: eqx.AbstractVar[int | None]
 
     @property
     @abc.abstractmethod
@@ -174,9 +176,20 @@ class AbstractMaximal(AbstractPipeline):
         """
         arguments = _arguments(self, sys, state, ctrl, external)
         (q, qd, act), (qdd, constraint, actuator, done, points) = _advance(*arguments)
-        contacts = report(sys, state.q.dtype, lambda: points)
+        contacts = self._reported(sys, state, points)
         new = State(q, qd, act if sys.na else state.act, state.aux)
         return new, Solved(qdd, contacts, constraint, actuator, done)
+
+    def _reported(self, sys: System, state: State, arrays: tuple) -> Contacts:
+        """Return the deepest contacts, given the arrays of all points."""
+        if not arrays:
+            return no_contacts(state.q.dtype)
+        plan, (exists, *values) = contact_plan(sys), arrays
+        ends = [plan.pairs[pair][:2] for pair in plan.point_pairs]
+        geoms = jnp.asarray(np.array(ends, np.int32))
+        points = Contacts(geoms, *values, None, jnp.zeros((), jnp.int32))
+        number = num_reported(sys, self.max_contacts)
+        return deepest_contacts(points, exists, number)
 
     def joint_drift(
         self,
@@ -318,7 +331,10 @@ def _contact_arrays(step: StepData, forces: ConstraintImpulses):
     if points is None or force is None:
         return ()
     frame = jnp.stack([stack(row) for row in points.frame.rows], axis=1)
-    return points.dist, stack(points.pos), frame, stack(force)
+    acts = (force.x != 0.0) | (force.y != 0.0) | (force.z != 0.0)
+    assert step.contacts is not None, "a robot with points has contacts"
+    exists = points.valid & ((step.contacts.dist < 0.0) | acts)
+    return exists, points.dist, stack(points.pos), frame, stack(force)
 
 
 def _constraint_forces(

@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 
 from .._errors import check_shape
 from ..model import check_state, State, System
-from ._contacts import Contacts
+from ._contacts import contact_wrenches, Contacts
 from ._solved import Solved
 
 
@@ -91,6 +91,21 @@ class AbstractPipeline(eqx.Module):
         **Arguments:** as for `step`.
         """
         return self.solve(sys, state, ctrl, external).contacts
+
+    def contact_wrenches(
+        self,
+        sys: System,
+        state: State,
+        ctrl: Float[Array, " nu"],
+        external: Float[Array, "nlink 6"] | None = None,
+    ) -> Float[Array, "nlink 6"]:
+        """Compute the force and torque of all contacts on each link in a state, see
+        `eqsim.pipelines.contact_wrenches`.
+
+        **Arguments:** as for `step`.
+        """
+        found = self.contacts(sys, state, ctrl, external)
+        return contact_wrenches(sys, state.q, found)
 
     def constraint_forces(
         self,

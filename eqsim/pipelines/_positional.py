@@ -16,6 +16,7 @@ from ._contact_impulses import (
     rebound_velocity,
     velocity_correction,
 )
+from ._contacts import check_max_contacts
 from ._joint_constraints import (
     joint_errors,
     joint_impulses,
@@ -87,6 +88,8 @@ class Positional(AbstractMaximal):
         removed per substep.
     - `restitution`: ratio of the speeds after and before an impact; at 0 there is no
         rebound, and the derivative with respect to it is zero.
+    - `max_contacts`: largest number of contacts that `solve` and `contacts` report: the
+        deepest ones. None: 64. It does not limit the physics.
     """
 
     substeps: int = eqx.field(static=True, default=8)
@@ -94,9 +97,11 @@ class Positional(AbstractMaximal):
     angular_compliance: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
     relaxation: Float[Array, ""] = eqx.field(converter=as_array, default=1.0)
     restitution: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
+    max_contacts: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
         check_substeps(self.substeps)
+        check_max_contacts(self)
 
     @property
     def violation_share(self) -> Array:

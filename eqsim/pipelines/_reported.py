@@ -1,68 +1,131 @@
-"""Contact points with their forces, for reports and sensors of `Generalized`."""
-
-from typing import NamedTuple
+"""Contacts of `Generalized` with their forces, for reports and sensors; batch axes last."""
 
 import jax.numpy as jnp
-import jax.tree_util as jtu
-from jax import lax
 
-from ..collision import contact_plan, ContactPoints, split_plan
-from ..constraint import Contact, contact_wrenches_in_world, Moment
-from ..constraint._contact import ContactConstants, point_rows
-from ..constraint._contact_parameters import contact_parameters
+from ..collision import split_plan
+from ..constraint import Contact, contact_wrenches_in_world
+from ..constraint._contact_report import (
+    contact_report,
+    ContactReport,
+    DensePoints,
+    report_facts,
+    ReportedContacts,
+)
+from ..constraint._costs import Residual
+from ..constraint._listed_contacts import ListedContacts, with_world
 from ..constraint._problem import node_motion
+from ..constraint._rows import AbstractRows
+from ..constraint._softness import onset
+from ..kinematics._center_of_mass import tree_centers
 from ..model import System, tree
-from ..spatial import Vec3
-from ._forward import Constants, every_point, Forward, Method
-
-
-class Reported(NamedTuple):
-    """All points that could touch.
-
-    - `points`: the points, in the order of `ContactPlan`.
-    - `exists`: true where there is a contact.
-    - `force`, `torque`: on the second shape, in the world.
-    """
-
-    points: ContactPoints
-    exists: jnp.ndarray
-    force: Vec3
-    torque: Vec3
+from ..model._gather import accumulate, concatenate, take, take_or_zero
+from ..spatial import Force, force_at, Vec3
+from ._forward import Constants, Forward, Method
 
 
 def reported_contacts(
-    sys: System, method: Method, constants: Constants, now: Forward, q, qd
-) -> Reported | None:
-    """Return all points that could touch, with their forces at the solution; None if no
-    shapes can touch."""
-    plan, fixed, points = contact_plan(sys), constants.frames, now.points
+    sys: System,
+    method: Method,
+    constants: Constants,
+    now: Forward,
+    forces: list[Residual],
+    size: int,
+) -> ContactReport | None:
+    """Return the deepest contacts, with their forces at the solution; None if no shapes
+    can touch.
+
+    **Arguments:**
+
+    - `forces`: forces of all rows of constraints.
+    - `size`: number of rows of the report.
+    """
+    rows, own = _contact_rows(method, now, forces)
+    if not size or not rows:
+        return None
+    motion = node_motion(tree(sys), now.kin, now.solution.qdd)
+    motion = with_world(motion, now.solution.qdd.shape[1:])
+    listed = tuple(each for each in rows if isinstance(each, ListedContacts))
+    dense = _dense_points(sys, method, constants, now, rows, own)
+    # Where the solution is on the pieces of the costs has no derivative.
+    given = ReportedContacts(dense, listed, motion, motion)
+    return contact_report(report_facts(sys, size), given)
+
+
+def _contact_rows(
+    method: Method, now: Forward, forces: list[Residual]
+) -> tuple[list[AbstractRows], list[Residual]]:
+    """Return the rows of contacts, and their forces."""
+    start = 0
+    for kind, count in zip(method.constraints, now.counts, strict=True):
+        if isinstance(kind, Contact):
+            own = slice(start, start + count)
+            return [*now.problem.rows[own]], forces[own]
+        start += count
+    return [], []
+
+
+def _dense_points(
+    sys: System,
+    method: Method,
+    constants: Constants,
+    now: Forward,
+    rows: list[AbstractRows],
+    forces: list[Residual],
+) -> DensePoints | None:
+    """Return the points that are always computed; None if there are none."""
+    plan = split_plan(sys)[0]
     if not plan.size:
         return None
-    if split_plan(sys)[1] is not None:
-        points = every_point(sys, fixed, now.kin, constants.onset_width)
+    points, width = now.points, constants.onset_width
     assert points is not None, "a plan with pairs has points"
-    zero = jnp.zeros_like(points.dist)
-    none = Vec3(zero, zero, zero)
-    found = Reported(points, jnp.zeros_like(points.valid), none, none)
-    for kind, own in zip(method.constraints, constants.constraints, strict=True):
-        if isinstance(kind, Contact) and own is not None:
-            state = (fixed, now.kin, now.velocities, q, qd, points, None)
-            moment = Moment(*state, constants.onset_width)
-            found = _with_forces(sys, found, moment, own, now.solution.qdd)
-    return found
+    kinds = map(type, method.constraints)
+    parameters = constants.constraints[[*kinds].index(Contact)].parameters
+    wrenches = contact_wrenches_in_world(sys, plan, rows, forces)
+    begun = onset(points.dist - parameters.friction.margin, width)
+    return DensePoints(points, begun.exists & points.valid, *wrenches)
 
 
-def _with_forces(
-    sys: System, found: Reported, now: Moment, constants: ContactConstants, qdd
-) -> Reported:
-    plan, points = contact_plan(sys), found.points
-    parameters = contact_parameters(sys, plan, constants.weights)
-    rows = point_rows(sys, plan, parameters, now)
-    motion = node_motion(tree(sys), now.kin, qdd)
-    forces = []
-    for own in rows:
-        x = own.residuals(motion, qdd)
-        pieces = own.pieces(jtu.tree_map(lax.stop_gradient, x))
-        forces.append(own.forces(pieces, x))
-    exists = points.valid & (points.dist < parameters.friction.margin)
-    return Reported(points, exists, *contact_wrenches_in_world(sys, rows, forces))
+def summed_wrenches(
+    sys: System,
+    method: Method,
+    constants: Constants,
+    now: Forward,
+    forces: list[Residual],
+) -> Force:
+    """Sum the forces of all contacts on each link, about the center of mass of its tree,
+    `(nlink, *batch)`.
+
+    **Arguments:**
+
+    - `forces`: forces of all rows of constraints.
+    """
+    nodes = tree(sys)
+    centers = tree_centers(sys, nodes, constants.frames, now.kin)
+    like = now.solution.qdd
+    zero = jnp.zeros((sys.nlink, *like.shape[1:]), like.dtype)
+    total = Force(*2 * (Vec3(zero, zero, zero),))
+    rows, own = _contact_rows(method, now, forces)
+    if not rows:
+        return total
+    dense = _dense_points(sys, method, constants, now, rows, own)
+    if dense is not None:
+        total = total + _dense_wrenches(sys, dense, centers)
+    origins = take_or_zero(now.kin.origin, nodes.link_nodes)
+    for each, force in zip(rows, own, strict=True):
+        if isinstance(each, ListedContacts):
+            ang, lin = take(force[0], range(sys.nlink))
+            total = total + Force(ang - ((centers - origins) ^ lin), lin)
+    return total
+
+
+def _dense_wrenches(sys: System, dense: DensePoints, centers) -> Force:
+    plan, parts, links = split_plan(sys)[0], [], []
+    for side, sign in ((0, -1.0), (1, 1.0)):
+        own = [sys.geoms.links[plan.pairs[pair][side]] for pair in plan.point_pairs]
+        moved = [k for k, link in enumerate(own) if link >= 0]
+        on = [own[k] for k in moved]
+        pos, push, twist = take((dense.points.pos, dense.force, dense.torque), moved)
+        part = force_at(pos - take(centers, on), push * sign)
+        parts.append(Force(part.ang + twist * sign, part.lin))
+        links += on
+    return accumulate(concatenate(parts), links, sys.nlink)

@@ -19,12 +19,12 @@ from ..constraint._costs import Residual
 from ..constraint._weld import weld_torques
 from ..dynamics._actuation import Actuation, actuation
 from ..dynamics._actuation_inputs import actuation_inputs
+from ..kinematics._center_of_mass import tree_centers
 from ..kinematics._forward import kinematics, link_poses, velocities
 from ..model import EqualityKind, SensorKind, System, Transmission, tree
 from ..model._gather import take
 from ..sensors import (
     AppliedWrenches,
-    ContactReport,
     LimitForces,
     needs_actuators,
     needs_solution,
@@ -32,7 +32,8 @@ from ..sensors import (
     Snapshot,
     SolvedMotion,
 )
-from ..spatial import Vec3, vec3
+from ..sensors._contact_sensors import CONTACT_SENSORS
+from ..spatial import Force, Vec3, vec3
 from ._forward import (
     Constants,
     Forward,
@@ -40,7 +41,7 @@ from ._forward import (
     Method,
     solved_forces,
 )
-from ._reported import reported_contacts
+from ._reported import reported_contacts, summed_wrenches
 from ._tendon_wrenches import tendon_wrenches
 
 
@@ -48,13 +49,16 @@ Forces = list[tuple[AbstractConstraint, list[Residual]]]
 """Kinds of constraints, with the forces of their rows."""
 
 
-def measure(sys: System, method: Method, constants: Constants, time, *arguments):
+def measure(
+    sys: System, method: Method, constants: Constants, size: int, time, *arguments
+):
     """Compute the values of all sensors at a state.
 
     The equations of motion are solved once, and only if a sensor uses their solution.
 
     **Arguments:**
 
+    - `size`: largest number of contacts that sensors read.
     - `time`: time, s, `(*batch)`.
     - `arguments`: `q`, `qd`, `act`, `ctrl`, `external`.
     """
@@ -64,7 +68,7 @@ def measure(sys: System, method: Method, constants: Constants, time, *arguments)
     if needs_solution(sys) or _acts_on_contacts(sys):
         now = forward(sys, method, constants, *arguments)
         kin, speed, drive = now.kin, now.velocities, now.drive
-        solved = solution(sys, method, constants, now, q, qd, external)
+        solved = solution(sys, method, constants, now, size, q, qd, external)
     else:
         nodes = tree(sys)
         kin = kinematics(sys, nodes, fixed, q)
@@ -93,6 +97,7 @@ def solution(
     method: Method,
     constants: Constants,
     now: Forward,
+    size: int,
     q,
     qd,
     external,
@@ -103,6 +108,8 @@ def solution(
     wrenches = ()
     if _needs_wrenches(sys):
         wrenches = _wrenches(sys, method, constants, now, own, q, qd, external)
+        on_links = summed_wrenches(sys, method, constants, now, rows)
+        wrenches += (_contact_wrenches(sys, constants, now, on_links),)
     joints, balls = _of(own, JointLimit), _of(own, BallLimit)
     tendons = _of(own, TendonLimit)
     limits = LimitForces(
@@ -112,7 +119,9 @@ def solution(
         tendons_below=tendons[0][0] if tendons else None,
         tendons_above=tendons[1][0] if tendons else None,
     )
-    contacts = _contacts(sys, method, constants, now, q, qd)
+    contacts = None
+    if any(kind in CONTACT_SENSORS for kind in sys.sensors.kinds):
+        contacts = reported_contacts(sys, method, constants, now, rows, size)
     return SolvedMotion(now.solution.qdd, contacts, limits, wrenches)
 
 
@@ -163,11 +172,13 @@ def _of(forces: Forces, cls: type) -> Sequence[Residual]:
     return found
 
 
-def _contacts(
-    sys: System, method: Method, constants: Constants, now: Forward, q, qd
-) -> ContactReport | None:
-    found = reported_contacts(sys, method, constants, now, q, qd)
-    return None if found is None else ContactReport(*found)
+def _contact_wrenches(
+    sys: System, constants: Constants, now: Forward, on_links: Force
+) -> AppliedWrenches:
+    """Return the forces of contacts at the centers of mass of trees."""
+    center = tree_centers(sys, tree(sys), constants.frames, now.kin)
+    links, (torque, force) = tuple(range(sys.nlink)), on_links
+    return AppliedWrenches(links, _like(center, force), force, torque)
 
 
 def _equality_wrenches(

@@ -15,6 +15,7 @@ from ._contact_impulses import (
     push_out,
     rebound_velocity,
 )
+from ._contacts import check_max_contacts
 from ._joint_constraints import (
     joint_errors,
     joint_impulses,
@@ -84,6 +85,8 @@ class Spring(AbstractMaximal):
         per substep.
     - `restitution`: ratio of the speeds after and before an impact; at 0 there is no
         rebound, and the derivative with respect to it is zero.
+    - `max_contacts`: largest number of contacts that `solve` and `contacts` report: the
+        deepest ones. None: 64. It does not limit the physics.
     """
 
     substeps: int = eqx.field(static=True, default=8)
@@ -91,9 +94,11 @@ class Spring(AbstractMaximal):
     damping: Float[Array, ""] = eqx.field(converter=as_array, default=1.0)
     erp: Float[Array, ""] = eqx.field(converter=as_array, default=0.1)
     restitution: Float[Array, ""] = eqx.field(converter=as_array, default=0.0)
+    max_contacts: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
         check_substeps(self.substeps)
+        check_max_contacts(self)
 
     @property
     def violation_share(self) -> Array:

@@ -2,7 +2,6 @@
 
 from ._snapshot import (
     AppliedWrenches as AppliedWrenches,
-    ContactReport as ContactReport,
     LimitForces as LimitForces,
     Snapshot as Snapshot,
     SolvedMotion as SolvedMotion,

@@ -1,4 +1,4 @@
-"""Contacts that a contact sensor can report, and their order: static structure."""
+"""Pairs whose contacts a contact sensor can report, and their order: static structure."""
 
 import functools as ft
 from typing import NamedTuple
@@ -10,18 +10,19 @@ from ._subtrees import subtrees
 
 
 class Match(NamedTuple):
-    """Contact points that match a sensor, in MuJoCo's order of contacts.
+    """Pairs of shapes whose contacts match a sensor; entries of `contact_plan(sys).pairs`.
 
-    - `points`: their positions in the contact plan.
-    - `flips`: -1 if the first object of the sensor is on the second shape, else 1.
+    - `flips`: for each pair, -1 if the first object of the sensor is on the second shape,
+        1 if it is on the first, 0 if the pair does not match.
+    - `places`: the place of each pair in MuJoCo's order of contacts.
     """
 
-    points: tuple[int, ...]
     flips: tuple[float, ...]
+    places: tuple[int, ...]
 
 
 def matches(sys: System, sensor: int) -> Match:
-    """Return the contact points that a sensor may report."""
+    """Return the pairs whose contacts a sensor may report."""
     sensors = sys.sensors
     objects = sensors.objects[sensor], sensors.references[sensor]
     plan = contact_plan(sys)
@@ -36,18 +37,15 @@ def _matches(
     one: Attachment,
     two: Attachment,
 ) -> Match:
-    points, flips = [], []
-    for point in _order(plan, geom_links):
-        geoms = plan.pairs[plan.point_pairs[point]][:2]
+    flips = []
+    for pair in plan.pairs:
         first, second = (
-            [_is_part(geom, geom_links, parents, each) for geom in geoms]
+            [_is_part(geom, geom_links, parents, each) for geom in pair[:2]]
             for each in (one, two)
         )
         flip = _direction(first, second, one[0], two[0])
-        if any(first) and any(second) and flip:
-            points.append(point)
-            flips.append(flip)
-    return Match(tuple(points), tuple(flips))
+        flips.append(flip if any(first) and any(second) else 0.0)
+    return Match(tuple(flips), _places(plan, geom_links))
 
 
 def _is_part(
@@ -67,7 +65,7 @@ def _is_part(
 def _direction(
     first: list[bool], second: list[bool], one: SensorObject, two: SensorObject
 ) -> float:
-    """Return 1 or -1, see `Match`; 0 if both objects are the same shape."""
+    """Return 1 or -1, see `Match`."""
     if one is not SensorObject.NONE and two is not SensorObject.NONE:
         if first[0] and second[1]:
             return 1.0
@@ -80,17 +78,19 @@ def _direction(
 
 
 @ft.lru_cache(maxsize=256)
-def _order(plan: ContactPlan, geom_links: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the contact points in MuJoCo's order: by bodies, explicit pairs first,
+def _places(plan: ContactPlan, geom_links: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the place of each pair in MuJoCo's order: by bodies, explicit pairs first,
     then by shapes."""
     crowded = {link for link in geom_links if geom_links.count(link) > 1}
 
-    def key(point: int):
-        one, two, explicit = plan.pairs[plan.point_pairs[point]]
+    def key(pair: int):
+        one, two, explicit = plan.pairs[pair]
         bodies = sorted((geom_links[one], geom_links[two]))
         # If a body has several shapes, MuJoCo sorts the two shapes by kind.
         midphase = bool(crowded.intersection(bodies))
         geoms = (one, two) if midphase else tuple(sorted((one, two)))
-        return bodies, explicit < 0, explicit, geoms, point
+        return bodies, explicit < 0, explicit, geoms, pair
 
-    return tuple(sorted(range(plan.size), key=key))
+    order = sorted(range(len(plan.pairs)), key=key)
+    places = {pair: place for place, pair in enumerate(order)}
+    return tuple(places[pair] for pair in range(len(plan.pairs)))

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..collision import contact_plan, ContactPoints
+from .._each import read_rows_of, table_rows
+from ..collision import contact_plan
+from ..constraint._contact_report import ContactReport
 from ..kinematics._sites import carriers
 from ..model import (
     ContactData,
@@ -19,11 +21,11 @@ from ..model import (
     System,
     tree,
 )
-from ..model._gather import per_row, take, take_or_zero
-from ..spatial import safe_sqrt, Vec3
+from ..model._gather import concatenate
+from ..spatial import Mat3, safe_sqrt, Vec3
 from ._contact_matching import Match, matches
 from ._ray import inside, Ray, ray_shape
-from ._snapshot import ContactReport, Snapshot
+from ._snapshot import Snapshot
 from ._volumes import repeat, select, site_shape
 
 
@@ -35,33 +37,33 @@ def touches(sys: System, now: Snapshot, chosen: Sequence[int]):
 
 def _touch(sys: System, now: Snapshot, sensor: int):
     site = sys.sensors.objects[sensor][1]
-    link = sys.sites.links[site]
-    plan, report = contact_plan(sys), now.solution.contacts
-    ends = [plan.pairs[pair][:2] for pair in plan.point_pairs]
+    link, report = sys.sites.links[site], now.solution.contacts
+    ends = [pair[:2] for pair in contact_plan(sys).pairs]
     links = [tuple(sys.geoms.links[geom] for geom in end) for end in ends]
-    own = [k for k, pair in enumerate(links) if link in pair]
-    if not own or report is None:
+    if report is None or not any(link in pair for pair in links):
         return jnp.zeros_like(now.q[:1])
-    report = take(report, own)
-    normal = Vec3(*report.points.frame[:3])
-    push = normal | report.force
-    sign = per_row([-1.0 if links[k][1] == link else 1.0 for k in own], push)
-    shape = site_shape(sys, now, site)
+    # 1 if the link is the first of the pair, -1 if it is the second.
+    sides = [(pair[0] == link) - (pair[1] == link) for pair in links]
+    pair, own = jnp.maximum(report.pair, 0), report.values
+    sign = table_rows(sides, pair).astype(own.dist.dtype)
+    push = own.normal | own.force
     like = jnp.zeros_like(push)
+    shape = site_shape(sys, now, site)
     shape = jax.tree_util.tree_map(lambda x: x + like, shape)
     # The ray points from the contact into the other body.
-    ray = Ray(repeat(report.points.pos, like), normal * sign)
+    ray = Ray(repeat(own.pos, like), own.normal * sign)
     reached = ray_shape(sys.sites.kinds[site], shape, ray).dist >= 0.0
-    counts = report.exists & reached & (push > 0.0)
+    counts = report.exists & (sign != 0.0) & reached & (push > 0.0)
     return jnp.sum(jnp.where(counts, push, 0.0), axis=0, keepdims=True)
 
 
 class _Matched(NamedTuple):
-    """Contacts that a sensor may report, in MuJoCo's order, `(n, *batch)`.
+    """Contacts that a sensor may report, `(n, *batch)`.
 
     - `matched`: true for contacts that exist and match.
+    - `order`: place in MuJoCo's order.
     - `flip`: -1 if the objects of the sensor are exchanged, else 1.
-    - `points`: distances, positions, frames.
+    - `dist`, `pos`, `frame`: distances, positions, frames.
     - `force`, `torque`: force and torque on the second shape, in the axes of the
         contact.
     - `velocity`, `spin`: velocity of the second shape relative to the first, in the axes
@@ -69,8 +71,11 @@ class _Matched(NamedTuple):
     """
 
     matched: Any
+    order: Any
     flip: Any
-    points: ContactPoints
+    dist: Any
+    pos: Vec3
+    frame: Mat3
     force: Vec3
     torque: Vec3
     velocity: Vec3
@@ -87,7 +92,7 @@ def _contact(sys: System, now: Snapshot, sensor: int):
     match = matches(sys, sensor)
     data, slots = sensors.contact_data[sensor], sensors.contact_slots[sensor]
     size = sum(each.size for each in data)
-    if report is None or not match.points:
+    if report is None or not any(match.flips):
         return jnp.zeros_like(now.q[:1]) + jnp.zeros(
             (slots * size, *now.q.shape[1:]), now.q.dtype
         )
@@ -95,48 +100,59 @@ def _contact(sys: System, now: Snapshot, sensor: int):
     if sensors.contact_reductions[sensor] is ContactReduction.SUM:
         first = _sum(found, data)
         return jnp.concatenate([first, *(slots - 1) * [jnp.zeros_like(first)]])
-    count = _count(found, found.matched)
-    values = _values(found, count, data)
-    rank = _ranks(found, sensors.contact_reductions[sensor])
-    out = []
-    for slot in range(slots):
-        weights = jnp.where(found.matched & (rank == slot), 1.0, 0.0)
-        out += select(weights, values)
+    values = _values(found, _count(found, found.matched), data)
+    criterion = _criterion(found, sensors.contact_reductions[sensor])
+    left, out = found.matched, []
+    for _ in range(slots):
+        chosen = _first(found, criterion, left)
+        left = left & ~chosen
+        out += select(jnp.where(chosen, 1.0, 0.0), values)
     return jnp.concatenate(out)
 
 
 def _matched(
     sys: System, now: Snapshot, report: ContactReport, sensor: int, match: Match
 ) -> _Matched:
-    report = take(report, match.points)
-    matched, points = report.exists, report.points
+    own, pair = report.values, jnp.maximum(report.pair, 0)
+    flip = table_rows([int(flip) for flip in match.flips], pair)
+    matched = report.exists & (flip != 0)
     kind, index = sys.sensors.objects[sensor]
     if kind is SensorObject.SITE:
         shape = site_shape(sys, now, index)
-        matched = matched & inside(sys.sites.kinds[index], shape, points.pos)
-    plan = contact_plan(sys)
-    ends = [plan.pairs[plan.point_pairs[k]][:2] for k in match.points]
-    rates = []
-    for side in (0, 1):
-        links = [sys.geoms.links[end[side]] for end in ends]
-        own = now.speed.velocity, now.kin.origin
-        motion, origin = take_or_zero(own, carriers(tree(sys), links))
-        rates.append((motion.at(points.pos - origin), motion.ang))
-    frame = points.frame
+        matched = matched & inside(sys.sites.kinds[index], shape, own.pos)
+    frame = Mat3(*own.normal, *own.tangent, *(own.normal ^ own.tangent))
+    first, second = (_end_motion(sys, now, own.pos, pair, side) for side in (0, 1))
+    slots = max(contact_plan(sys).num_points)
     return _Matched(
         matched=matched,
-        flip=per_row(match.flips, points.dist),
-        points=points,
-        force=frame @ report.force,
-        torque=frame @ report.torque,
-        velocity=frame @ (rates[1][0] - rates[0][0]),
-        spin=frame @ (rates[1][1] - rates[0][1]),
+        order=table_rows(match.places, pair) * slots + report.slot,
+        flip=flip.astype(own.dist.dtype),
+        dist=own.dist,
+        pos=own.pos,
+        frame=frame,
+        force=frame @ own.force,
+        torque=frame @ own.torque,
+        velocity=frame @ (second[0] - first[0]),
+        spin=frame @ (second[1] - first[1]),
     )
+
+
+def _end_motion(sys: System, now: Snapshot, pos: Vec3, pair, side: int):
+    """Return velocity at a position and angular velocity of one link of each pair."""
+    geoms = [pair[side] for pair in contact_plan(sys).pairs]
+    nodes = carriers(tree(sys), [sys.geoms.links[geom] for geom in geoms])
+    own = now.speed.velocity, now.kin.origin
+    world = jax.tree_util.tree_map(lambda x: jnp.zeros_like(x[:1]), own)
+    rows = concatenate([own, world])
+    last = tree(sys).size
+    node = table_rows([node if node >= 0 else last for node in nodes], pair)
+    motion, origin = read_rows_of(rows, node)
+    return motion.at(pos - origin), motion.ang
 
 
 def _count(found: _Matched, chosen):
     # The sum of Python numbers would have the default precision, not that of the robot.
-    one = jnp.ones_like(found.points.dist)
+    one = jnp.ones_like(found.dist)
     return jnp.sum(jnp.where(chosen, one, 0.0), axis=0, keepdims=True)
 
 
@@ -145,40 +161,39 @@ def _values(found: _Matched, count, data: Sequence[ContactData]) -> list:
 
     Exchanging the objects rotates the frame about its third axis.
     """
-    flip, frame = found.flip, found.points.frame
+    flip, frame = found.flip, found.frame
     turned = lambda v: (v.x, v.y, v.z * flip)
     values = {
         ContactData.FOUND: (count,),
         ContactData.FORCE: turned(found.force),
         ContactData.TORQUE: turned(found.torque),
-        ContactData.DISTANCE: (found.points.dist,),
-        ContactData.POSITION: found.points.pos,
+        ContactData.DISTANCE: (found.dist,),
+        ContactData.POSITION: found.pos,
         ContactData.NORMAL: Vec3(*frame[0:3]) * flip,
         ContactData.TANGENT: Vec3(*frame[3:6]) * flip,
         ContactData.VELOCITY: turned(found.velocity),
         ContactData.ANGULAR_VELOCITY: turned(found.spin),
     }
-    like = jnp.zeros_like(found.points.dist)
+    like = jnp.zeros_like(found.dist)
     return [x + like for each in data for x in values[each]]
 
 
-def _ranks(found: _Matched, reduction: ContactReduction):
-    """Return the rank of each contact among those that match, in the order in which
-    they are reported."""
-    criterion = {
-        ContactReduction.FIRST: jnp.zeros_like(found.points.dist),
-        ContactReduction.CLOSEST: found.points.dist,
+def _criterion(found: _Matched, reduction: ContactReduction):
+    """Return the values by whose order contacts are reported, first the smallest."""
+    values = {
+        ContactReduction.FIRST: jnp.zeros_like(found.dist),
+        ContactReduction.CLOSEST: found.dist,
         ContactReduction.STRONGEST: -(found.force | found.force),
     }[reduction]
-    criterion = jax.lax.stop_gradient(criterion)
-    n = criterion.shape[0]
-    index = jnp.arange(n).reshape(-1, *(1 for _ in criterion.shape[1:]))
-    rows = []
-    for k in range(n):
-        own = criterion[k : k + 1]
-        before = (criterion < own) | ((criterion == own) & (index < k))
-        rows.append(_count(found, found.matched & before))
-    return jnp.concatenate(rows)
+    return jax.lax.stop_gradient(values)
+
+
+def _first(found: _Matched, criterion, left):
+    """Return which of the contacts that are left is the first one."""
+    least = lambda x: jnp.min(x, axis=0, keepdims=True)
+    best = left & (criterion <= least(jnp.where(left, criterion, jnp.inf)))
+    last = jnp.iinfo(jnp.int32).max
+    return best & (found.order == least(jnp.where(best, found.order, last)))
 
 
 def _sum(found: _Matched, data: Sequence[ContactData]):
@@ -188,10 +203,10 @@ def _sum(found: _Matched, data: Sequence[ContactData]):
     weight = safe_sqrt(force | force)
     total = jnp.maximum(jnp.sum(weight, axis=0, keepdims=True), 1e-15)
     place = lambda v: Vec3(*(jnp.sum(x, axis=0, keepdims=True) for x in v))
-    center = place(found.points.pos * weight) * (1.0 / total)
-    to_world = found.points.frame.T
+    center = place(found.pos * weight) * (1.0 / total)
+    to_world = found.frame.T
     force, torque = to_world @ force, to_world @ torque
-    arm = found.points.pos - center
+    arm = found.pos - center
     moment = place(torque + (arm ^ force))
     zero = jnp.zeros_like(total)
     one = zero + 1.0

@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
 
-from ..collision import contact_plan
 from ..kinematics._sites import carriers
 from ..model import SensorKind, System, tree
 from ..model._gather import take
 from ..spatial import Vec3
 from ..spatial._vector import stack
 from ._frames import accelerations_at, object_link, object_poses
-from ._snapshot import AppliedWrenches, ContactReport, Snapshot
+from ._snapshot import Snapshot
 from ._subtrees import moving_bodies, subtrees
 
 
@@ -40,23 +39,10 @@ def _total(force: Vec3, torque: Vec3) -> tuple[Vec3, Vec3]:
     return add(force), add(torque)
 
 
-def _contact_wrenches(sys: System, report: ContactReport) -> list[AppliedWrenches]:
-    plan, pos = contact_plan(sys), report.points.pos
-    ends = [plan.pairs[pair][:2] for pair in plan.point_pairs]
-    first, second = (tuple(sys.geoms.links[end[k]] for end in ends) for k in (0, 1))
-    return [
-        AppliedWrenches(first, pos, -report.force, -report.torque),
-        AppliedWrenches(second, pos, report.force, report.torque),
-    ]
-
-
 def interactions(
     sys: System, now: Snapshot, chosen: Sequence[int]
 ) -> list[tuple[Vec3, Vec3]]:
     """Compute force and torque at the site of each sensor, in the axes of the site."""
-    applied = list(now.solution.wrenches)
-    if now.solution.contacts is not None:
-        applied += _contact_wrenches(sys, now.solution.contacts)
     found = []
     for k in chosen:
         site = sys.sensors.objects[k]
@@ -64,7 +50,7 @@ def interactions(
         links = subtrees(sys.links.parents)[object_link(sys, site)]
         zero = Vec3(*(jnp.zeros_like(x) for x in pose.pos))
         total = _inertial(sys, now, links, pose.pos) if links else (zero, zero)
-        for each in applied:
+        for each in now.solution.wrenches:
             own = [i for i, link in enumerate(each.links) if link in links]
             if own:
                 pos, force, torque = take((each.pos, each.force, each.torque), own)

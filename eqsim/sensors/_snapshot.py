@@ -3,7 +3,8 @@ motion."""
 
 from typing import Any, NamedTuple
 
-from ..collision import ContactPoints, GeomFrames
+from ..collision import GeomFrames
+from ..constraint._contact_report import ContactReport
 from ..dynamics._actuation import Actuation
 from ..kinematics._forward import Frames, Kinematics, Velocities
 from ..spatial import Vec3
@@ -19,21 +20,6 @@ class AppliedWrenches(NamedTuple):
 
     links: tuple[int, ...]
     pos: Vec3
-    force: Vec3
-    torque: Vec3
-
-
-class ContactReport(NamedTuple):
-    """Contacts, in the order of the contact plan; `(npoint, *batch)`.
-
-    - `points`: distances, positions and frames.
-    - `exists`: true if the shapes are closer than the margin.
-    - `force`, `torque`: force and torque on the second shape at the contact point, in
-        world axes.
-    """
-
-    points: ContactPoints
-    exists: Any
     force: Vec3
     torque: Vec3
 
@@ -59,10 +45,10 @@ class SolvedMotion(NamedTuple):
     """Solution of the equations of motion.
 
     - `qdd`: joint accelerations, `(nv, *batch)`.
-    - `contacts`: contacts; None if no shapes can touch.
+    - `contacts`: contacts; None if no sensor reports them, or no shapes can touch.
     - `limits`: forces of limits.
-    - `wrenches`: forces on links that are neither contacts nor inertial: equality
-        constraints and external forces.
+    - `wrenches`: forces on links that are not inertial: contacts, equality constraints
+        and external forces; empty if no sensor uses them.
     """
 
     qdd: Any

@@ -96,13 +96,11 @@ class FeetContact(AbstractDescriptor):
     ) -> Float[Array, " ndescriptor"]:
         sys, now = robot(self.env, state), self.physics(state)
         contacts = self.pipeline.contacts(sys, now, action)
-        owners = _owners(self.sys, contacts.geoms)
-        out = []
-        for foot in self.feet:
-            own = {self.sys.link(foot).index, -1}
-            points = jnp.asarray([k for k, two in enumerate(owners) if two == own])
-            out.append(jnp.any(contacts.dist[points] <= 0.0))
-        return jnp.stack(out).astype(now.q.dtype)
+        touching = [
+            contacts.between(sys, sys.link(foot).index, -1) & (contacts.dist <= 0.0)
+            for foot in self.feet
+        ]
+        return jnp.stack([jnp.any(own) for own in touching]).astype(now.q.dtype)
 
 
 def _owners(sys: System, geoms) -> list[set[int]]:

@@ -28,20 +28,17 @@ def touch(
     - `link`: index of the link.
     - `place`, `radius`: center of the ball in the link, and its radius, m.
     """
-    links = [[sys.geoms.links[g] for g in pair] for pair in contacts.geoms]
-    own = [k for k, ends in enumerate(links) if link in ends]
-    if not own:
-        return jnp.zeros((), q.dtype)
-    poses, at = forward(sys, q), jnp.asarray(own)
-    # A normal points from the first shape to the second.
-    signs = [1.0 if links[k][0] == link else -1.0 for k in own]
-    normal, force = contacts.frame[at, 0], contacts.force[at]
+    poses, links = forward(sys, q), jnp.asarray([*sys.geoms.links, -1])
+    normal, force = contacts.frame[:, 0], contacts.force
     pressure = jnp.sum(normal * force, axis=1)
-    ray = jnp.asarray(signs, q.dtype)[:, None] * normal
+    # A normal points from the first shape to the second.
+    first = links[contacts.geoms[:, 0]] == link
+    ray = jnp.where(first[:, None], normal, -normal)
     center = poses.pos[link] + poses.rot[link] @ place
-    away = contacts.pos[at] - center[None]
+    away = contacts.pos - center[None]
     # The ray is |away + t ray| = radius for some t >= 0.
     along = jnp.sum(away * ray, axis=1)
     outside = jnp.sum(away**2, axis=1) - radius**2
     hit = (outside <= 0.0) | ((along <= 0.0) & (along**2 >= outside))
+    hit = hit & contacts.of_link(sys, link)
     return jnp.sum(jnp.where(hit, pressure, jnp.zeros_like(pressure)))

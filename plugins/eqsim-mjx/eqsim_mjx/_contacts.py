@@ -30,9 +30,9 @@ def _geoms(template: Template) -> Any:
     return found._impl.contact.geom
 
 
-def contacts_of(now: Forward) -> tuple[Any, Any, Any, Any]:
-    r"""Return distance, position, frame, and the force on the second shape, of each
-    point.
+def contacts_of(now: Forward) -> tuple[Any, Any, Any, Any, Any]:
+    r"""Return whether there is a contact, distance, position, frame, and the force on the
+    second shape, of each point.
 
     The edges of a pyramid are $n \pm \mu_k t_k$. Torsional and rolling friction are
     torques and are not part of the force.
@@ -41,7 +41,7 @@ def contacts_of(now: Forward) -> tuple[Any, Any, Any, Any]:
     dims = contact.dim
     if not dims.size:
         none = jnp.zeros((0, 3, 3), now.force.dtype)
-        return none[:, 0, 0], none[:, 0], none, none[:, 0]
+        return none[:, 0, 0] > 0.0, none[:, 0, 0], none[:, 0], none, none[:, 0]
     owner = contact_of_row(dims)
     rows = now.force[now.force.shape[0] - owner.size :]
     normal = jnp.zeros(dims.size, rows.dtype).at[owner].add(rows)
@@ -51,4 +51,5 @@ def contacts_of(now: Forward) -> tuple[Any, Any, Any, Any]:
     sliding = (edges[:, 0::2] - edges[:, 1::2]) * slides
     local = jnp.concatenate([normal[:, None], sliding], axis=1)
     force = jnp.einsum("kij,ki->kj", contact.frame, local)
-    return contact.dist, contact.pos, contact.frame, force
+    exists = contact.dist < contact.includemargin
+    return exists, contact.dist, contact.pos, contact.frame, force

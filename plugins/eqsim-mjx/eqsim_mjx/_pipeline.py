@@ -9,13 +9,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
 from eqsim import AbstractPipeline, scan, State, System
 from eqsim.kinematics import integrate
 from eqsim.model import check_finite, check_state, Integrator
-from eqsim.pipelines import Contacts, Solved
+from eqsim.pipelines import Contacts, deepest_contacts, Solved
 
 from ._contacts import contact_geoms, contacts_of
 from ._forward import Forward, forward
@@ -103,9 +104,8 @@ class Mjx(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> Solved:
-        """Solve as in `AbstractPipeline`, with the contact points of MJX, in its order.
-        `converged` is true if all values are finite, because MJX does not report
-        convergence."""
+        """Solve as in `AbstractPipeline`, with the contacts of MJX. `converged` is true if
+        all values are finite, because MJX does not report convergence."""
         arrays = self._with(_solve, sys, state, ctrl, external)
         return self._report(sys, state, arrays)
 
@@ -125,7 +125,10 @@ class Mjx(AbstractPipeline):
             geoms = contact_geoms(template(sys, self._settings))
         convert = lambda x: x.astype(state.q.dtype) if eqx.is_inexact_array(x) else x
         qdd, constraint, actuator, finite, points = jtu.tree_map(convert, arrays)
-        contacts = Contacts(geoms, *points)
+        exists, *values = points
+        ends = jnp.asarray(np.array(geoms, np.int32).reshape(-1, 2))
+        every = Contacts(ends, *values, None, jnp.zeros((), jnp.int32))
+        contacts = deepest_contacts(every, exists, len(geoms))
         return Solved(qdd, contacts, constraint, actuator, finite)
 
     @property
