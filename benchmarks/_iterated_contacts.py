@@ -77,10 +77,11 @@ def _ours(sys, model, states: States, i: int) -> dict[frozenset[int], list[Any]]
     # A file may have shapes that eqsim leaves out.
     names = element_names(model, "geom")
     index = [names.index(name) for name in sys.geoms.names]
-    rows = zip(*(np.asarray(x) for x in (found.dist, found.pos, found.frame)))
+    arrays = found.geoms, found.dist, found.pos, found.frame
+    rows = zip(*(np.asarray(x)[np.asarray(found.exists)] for x in arrays))
     contacts: dict[frozenset[int], list[Any]] = {}
-    for (a, b), row in zip(found.geoms, rows, strict=True):
-        contacts.setdefault(frozenset((index[a], index[b])), []).append(row)
+    for (a, b), *row in rows:
+        contacts.setdefault(frozenset((index[a], index[b])), []).append(tuple(row))
     return contacts
 
 

@@ -89,8 +89,8 @@ def diagnose(
     check_state(sys, first.q, first.qd, u, first.act)
     found = [np.asarray(x) for x in _examined(pipeline, sys, *rows)]
     lines = _lines(sys, batch, found)
-    finite, converged, depth, speed, acceleration, energy, *_ = (
-        x.reshape(batch) for x in found
+    finite, converged, depth, speed, acceleration, energy = (
+        x.reshape(batch) for x in found[:6]
     )
     return Diagnosis(
         finite, converged, depth, speed, acceleration, energy, tuple(lines)

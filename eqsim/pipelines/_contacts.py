@@ -197,7 +197,8 @@ def num_reported(sys: System, max_contacts: int | None) -> int:
 def check_max_contacts(pipeline: Any) -> None:
     """Check the largest number of contacts that a pipeline reports."""
     most = pipeline.max_contacts
-    if most is None or (type(most) is int and most >= 0):
+    whole = isinstance(most, int | np.integer) and not isinstance(most, bool)
+    if most is None or (whole and most >= 0):
         return
     raise ValueError(
         f"`{type(pipeline).__name__}.max_contacts` must be a non-negative integer, or "

@@ -216,7 +216,8 @@ def test_without_contacts(pipeline):
     sys = load_mjcf(HELD.replace("<geom/>", '<geom contype="0" conaffinity="0"/>'))
     state = pipeline.init(sys)
     contacts = pipeline.contacts(sys, state, jnp.zeros(0))
-    assert contacts.geoms == () and contacts.force.shape == contacts.pos.shape == (0, 3)
+    assert contacts.geoms.shape == (0, 2) and contacts.count == 0
+    assert contacts.force.shape == contacts.pos.shape == (0, 3)
     assert contacts.dist.shape == (0,) and contacts.frame.shape == (0, 3, 3)
     assert contacts.force.dtype == state.q.dtype
     assert np.all(contact_wrenches(sys, state.q, contacts) == 0)

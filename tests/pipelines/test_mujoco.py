@@ -160,14 +160,15 @@ def test_contacts(touching):
     model, data, _, contacts = touching
     seen = set()
     for k, d in enumerate(data):
-        left = list(range(len(contacts.geoms)))
+        assert contacts.count[k] == d.ncon
+        left = list(range(d.ncon))
         for i, contact in enumerate(d.contact):
             force = np.zeros(6)
             mujoco.mj_contactForce(model, d, i, force)
             pair = tuple(int(g) for g in contact.geom)
             apart = [np.linalg.norm(contacts.pos[k, j] - contact.pos) for j in left]
             j = left.pop(int(np.argmin(apart)))
-            assert contacts.geoms[j] == pair
+            assert tuple(contacts.geoms[k, j]) == pair
             frame = contact.frame.reshape(3, 3)
             close = lambda a, b, atol: np.testing.assert_allclose(a, b, 0, atol)
             close(contacts.dist[k, j], contact.dist, 1e-12)
@@ -176,7 +177,9 @@ def test_contacts(touching):
             scale = max(1.0, np.max(np.abs(force)))
             close(contacts.force[k, j], frame.T @ force[:3], 1e-8 * scale)
             seen.add(pair)
-        assert np.all(contacts.force[k][left] == 0)
+        assert not left and np.all(contacts.geoms[k, d.ncon :] == -1)
+        assert np.all(contacts.dist[k, d.ncon :] == np.inf)
+        assert np.all(np.diff(contacts.dist[k, : d.ncon]) >= 0.0)
     # With the plane, with the wall as first and as second shape, between two that move.
     assert seen >= {(0, 2), (6, 1), (1, 4), (3, 5)}, seen
 

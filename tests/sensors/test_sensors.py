@@ -81,7 +81,7 @@ def direct(pipeline, sys, state, ctrl, external, time):
     from eqsim.pipelines._generalized import _arguments, _sensors_fn
 
     arguments = _arguments(pipeline, sys, state, ctrl, external)
-    return _sensors_fn(*arguments, time)
+    return _sensors_fn(4, *arguments, time)
 
 
 @pytest.mark.parametrize("seed", (0, 1))
