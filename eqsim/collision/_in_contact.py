@@ -8,8 +8,9 @@ from ..kinematics._forward import frames, kinematics
 from ..model import check_state, System, tree
 from ..model._gather import take
 from ._detect import detect
-from ._geom_frames import geom_frames, pair_margins
-from ._plan import contact_plan
+from ._geom_frames import pair_margins, split_frames
+from ._pair_lists import list_contacts
+from ._plan import contact_plan, split_plan
 
 
 def in_contact(sys: System, q: Float[Array, " nq"]) -> Bool[Array, ""]:
@@ -27,18 +28,25 @@ def in_contact(sys: System, q: Float[Array, " nq"]) -> Bool[Array, ""]:
     check_state(sys, q)
     if not contact_plan(sys).size:
         return jnp.zeros((), bool)
-    return _clearance(sys, q) < 0.0
+    return _touches(sys, q)
 
 
-def _clearance_fn(sys: System, q):
-    """Compute the smallest distance beyond the margin over all points."""
+def _touches_fn(sys: System, q):
     (q,) = full_batch((q,), sys)
-    plan, nodes = contact_plan(sys), tree(sys)
+    nodes, (plan, listed) = tree(sys), split_plan(sys)
     fixed = frames(sys, nodes)
-    kin = kinematics(sys, nodes, fixed, q)
-    points = detect(sys, plan, geom_frames(sys, fixed), kin)
-    gap = points.dist - take(pair_margins(sys, plan), plan.point_pairs)
-    return jnp.min(jnp.where(points.valid, gap, jnp.inf), axis=0)
+    kin, geoms = kinematics(sys, nodes, fixed, q), split_frames(sys, fixed)
+    touches = jnp.zeros(q.shape[1:], bool)
+    if plan.size:
+        points = detect(sys, plan, geoms, kin)
+        margin = take(pair_margins(sys, plan), plan.point_pairs)
+        touches |= jnp.any(points.valid & (points.dist < margin), axis=0)
+    if listed is not None:
+        assert geoms.listed is not None, "listed pairs have frames"
+        contacts = list_contacts(sys, listed, geoms.listed, kin, None).contacts
+        for own in contacts.values():
+            touches |= own.count > 0
+    return touches
 
 
-_clearance = batch_last(_clearance_fn)
+_touches = batch_last(_touches_fn)

@@ -27,7 +27,7 @@ class Humanoid(AbstractTask):
     (10, see `eqsim.dynamics.centered_inertias`) and velocity (6, see
     `eqsim.dynamics.centered_velocities`) of each of the 13 links; joint forces of the
     actuators (17, N m); contact torque and force of each link (6, see
-    `eqsim.pipelines.contact_wrenches`); 348 entries.
+    `AbstractPipeline.contact_wrenches`); 348 entries.
 
     Reward, a weighted sum: `forward`, the velocity of the center of mass along x (m/s);
     `healthy`, 1 while the robot is healthy; `ctrl`, minus the sum of squares of the

@@ -25,7 +25,7 @@ class HumanoidStandup(AbstractTask):
     (10, see `eqsim.dynamics.centered_inertias`) and velocity (6, see
     `eqsim.dynamics.centered_velocities`) of each of the 13 links; joint forces of the
     actuators (17, N m); contact torque and force of each link (6, see
-    `eqsim.pipelines.contact_wrenches`); 348 entries.
+    `AbstractPipeline.contact_wrenches`); 348 entries.
 
     Reward, a weighted sum: `up`, the height of the torso divided by the time step of
     the simulation (m/s); `ctrl`, minus the sum of squares of the action; `impact`,

@@ -47,11 +47,11 @@ class Contacts(eqx.Module):
     count: Int[Array, ""]
 
     @property
-    def exists(self) -> Bool[Array, " ncon"]:
+    def exists(self) -> Bool[Array, "*batch ncon"]:
         """True for rows that are used."""
         return self.geoms[..., 0] >= 0
 
-    def between(self, sys: System, one: int, two: int) -> Bool[Array, " ncon"]:
+    def between(self, sys: System, one: int, two: int) -> Bool[Array, "*batch ncon"]:
         """Return which contacts are between two links, in either order.
 
         **Arguments:**
@@ -63,7 +63,7 @@ class Contacts(eqx.Module):
         either = (first == one) & (second == two) | (first == two) & (second == one)
         return either & self.exists
 
-    def of_link(self, sys: System, link: int) -> Bool[Array, " ncon"]:
+    def of_link(self, sys: System, link: int) -> Bool[Array, "*batch ncon"]:
         """Return which contacts a link has, see `between`."""
         first, second = (self._links(sys, side) for side in (0, 1))
         return ((first == link) | (second == link)) & self.exists
@@ -132,7 +132,7 @@ def deepest_contacts(
     """
     dist = jnp.where(exists, points.dist, jnp.inf)
     order = jnp.argsort(jax.lax.stop_gradient(dist))[:number]
-    exists = exists[order]
+    count, exists = jnp.sum(exists, dtype=jnp.int32), exists[order]
 
     def row(x):
         used = exists.reshape(-1, *(1 for _ in x.shape[1:]))
@@ -145,7 +145,7 @@ def deepest_contacts(
         frame=row(points.frame),
         force=row(points.force),
         torque=None if points.torque is None else row(points.torque),
-        count=jnp.sum(exists, dtype=jnp.int32),
+        count=count,
     )
 
 

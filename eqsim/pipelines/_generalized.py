@@ -153,7 +153,8 @@ class Generalized(AbstractPipeline):
     def _parts(self, wanted: tuple[str, ...], *inputs) -> dict:
         """Compute parts of the solution: fields of `Solved`, and `contact_wrenches`."""
         arguments, sys = _arguments(self, *inputs), inputs[0]
-        size = num_reported(sys, self.max_contacts)
+        reports = "contacts" in wanted
+        size = num_reported(sys, self.max_contacts) if reports else 0
         return _with_contacts(sys, inputs[1], _solve(wanted, size, *arguments))
 
     def advance(
