@@ -138,19 +138,21 @@ def _segments(apart: Vec3, axis: Vec3, size, half):
     """
     aa, de, da = half * half, -size * apart.z, axis | apart
     ee, ea = size * size, -size * axis.z
+    # A capsule or an edge without length: the position on it does not matter.
+    positive = lambda x: jnp.where(x > 0.0, x, 1.0)
     # The determinant is ee aa - ea^2. For axes that are nearly parallel to the edge this
     # difference is rounding in single precision, so use the part of the axis across it.
     across = axis.x * axis.x + axis.y * axis.y
     crossing = ee * across >= _TINY
     along = axis.x * apart.x + axis.y * apart.y
     t = along / jnp.where(crossing, across, 1.0)
-    x = (axis.z * t - apart.z) / size
+    x = (axis.z * t - apart.z) / positive(size)
     side = lambda x: jnp.where(x > 1.0, 1, jnp.where(x < -1.0, -1, 0))
     state = side(x)
-    t = jnp.where(state == 0, t, (da - ea * state.astype(ea.dtype)) / aa)
+    t = jnp.where(state == 0, t, (da - ea * state.astype(ea.dtype)) / positive(aa))
     x = jnp.clip(x, -1.0, 1.0)
     beyond = side(t)
-    again = (de - ea * beyond.astype(ea.dtype)) / ee
+    again = (de - ea * beyond.astype(ea.dtype)) / positive(ee)
     moved = jnp.where(beyond == 0, 0, side(again))
     # MuJoCo keeps the end at which the edge was left first.
     state = jnp.where(moved == 0, state, moved)
@@ -184,7 +186,7 @@ def _lengths(axis: Vec3, size: Vec3) -> Vec3:
     direction; 4 if it is longer than that (the axis has length 2)."""
 
     def one(a, s):
-        long = jnp.abs(a) < 0.5 * s
+        long = jnp.abs(a) <= 0.5 * s
         return jnp.where(long, 4.0, 2.0 * s / jnp.where(long, 1.0, jnp.abs(a)))
 
     return Vec3(*map(one, axis, size))
@@ -200,7 +202,7 @@ def _from_face(center: Vec3, axis: Vec3, size: Vec3, found: _Nearest):
     for a, c, s in list(zip(axis, center, size))[:2]:
         ahead = jnp.where(a * found.end < 0.0, 1.0, -1.0)
         slope = jnp.abs(a)
-        level = slope < 1e-12 * s
+        level = slope <= 1e-12 * s
         way = (s - ahead * (c + a * found.end)) / jnp.where(level, 1.0, slope)
         move = jnp.where(~level & (way > 0.0) & (way < move), way, move)
     return -found.end * move
@@ -215,7 +217,7 @@ def _from_edge(axis: Vec3, size: Vec3, inward: Vec3, up, on_edge, first):
     ahead = jnp.where(into, 1.0, -1.0)
     move = _smaller(1.0 - ahead * first, jnp.where(across_x, lengths.x, lengths.y))
     rest = size.z * jnp.where(up == into, 1.0 - on_edge, 1.0 + on_edge)
-    level = jnp.abs(axis.z) < 1e-12 * size.z
+    level = jnp.abs(axis.z) <= 1e-12 * size.z
     rest = rest / jnp.where(level, 1.0, jnp.abs(axis.z))
     move = jnp.where(level, move, _smaller(move, rest))
     return ahead * move, inward.x != inward.y

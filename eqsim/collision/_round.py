@@ -71,10 +71,12 @@ def _round_part(core: Core, direction: Vec3) -> tuple[Vec3, Mat3]:
     size, spot = core.round_size, core.round_unit(direction)
     scaled = Vec3(*(x * s for x, s in zip(direction, size, strict=True)))
     length = safe_sqrt(scaled | scaled)
-    tiny = 0.0
+    eps = float(jnp.finfo(length.dtype).eps)
+    # A flat ellipsoid has no curvature across; near the axis of a cylinder, rounding would
+    # choose the point of the face.
+    tiny = eps**2 * ((size.x + size.y) + size.z)
     if core.kind is GeomKind.CYLINDER:
-        # Near the axis, rounding would choose the point of the face.
-        tiny = 64 * float(jnp.finfo(length.dtype).eps) * size.x
+        tiny = 64 * eps * size.x
     positive = length > tiny
     inverse = jnp.where(positive, 1.0 / jnp.where(positive, length, 1.0), 0.0)
     flat = jnp.where(positive, 1.0, 0.0).astype(length.dtype)

@@ -81,7 +81,8 @@ def sphere_cylinder(sphere: Shape, cylinder: Shape) -> list[Point]:
     # On the lateral surface the cylinder acts as a ball about its axis, on a rim as a
     # point of it.
     rim = ~(side | cap)
-    scale = jnp.where(rim, radius / jnp.where(rim, rho, 1.0), 0.0)
+    beyond = rim & (rho > 0.0)
+    scale = jnp.where(beyond, radius / jnp.where(beyond, rho, 1.0), 0.0)
     level = jnp.where(side, along, up * half)
     target = cylinder.pose.pos + (axis * level) + (across * scale)
     ball = cylinder._replace(
