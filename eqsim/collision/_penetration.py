@@ -33,7 +33,7 @@ class Face(NamedTuple):
     """The face of $M$ whose plane has the smallest signed distance from the origin.
 
     - `corners`: counterclockwise, seen from outside.
-    - `dist`: signed distance; negative if the origin is outside.
+    - `dist`: its signed distance; negative if the origin is outside.
     """
 
     corners: tuple[Corners, Corners, Corners]
@@ -50,20 +50,31 @@ class _Faces(NamedTuple):
 
 
 class _Polytope(NamedTuple):
-    """Vertices, `(_VERTICES, *batch)`, faces, `(_FACES, *batch)`, how many there are, the
-    face that was nearest, and whether no more are needed."""
+    """A polytope inside of $M$.
+
+    - `corners`, `points`: vertices, `(_VERTICES, *batch)`.
+    - `faces`: `(_FACES, *batch)`.
+    - `num_points`, `num_faces`: how many there are.
+    - `lowest`: corners of the face with the least height, like `_Faces.corners`.
+    - `height`: support function of $M$ at its normal, an upper bound of the depth.
+    - `done`: true if no more are needed.
+    """
 
     corners: Corners
     points: Vec3
     faces: _Faces
     num_points: Any
     num_faces: Any
-    best: Any
+    lowest: Any
+    height: Any
     done: Any
 
 
 def nearest_face(placed: Placed, toward: Vec3, when) -> Face:
     """Return the face of $M$ that is nearest to the origin.
+
+    If there is no room for more vertices, it is the face of a polytope inside of $M$ at
+    whose normal $M$ is lowest.
 
     **Arguments:**
 
@@ -77,10 +88,11 @@ def nearest_face(placed: Placed, toward: Vec3, when) -> Face:
     expand = lambda polytope: _expanded(placed, polytope, rounding, enough)
     more = lambda polytope: jnp.any(~polytope.done)
     end = lax.while_loop(more, expand, start)
-    numbers = _unpacked(read_rows(end.faces.corners, end.best))
+    numbers = _unpacked(end.lowest)
     row = lambda k: jtu.tree_map(lambda x: read_rows(x, k), end.corners)
     a, b, c = map(row, numbers)
-    return Face((a, b, c), read_rows(end.faces.dist, end.best))
+    points = tuple(pick(end.points, k) for k in numbers)
+    return Face((a, b, c), _face(numbers, points).dist)
 
 
 def _first_tetrahedron(placed: Placed, toward: Vec3) -> list[Corners]:
@@ -136,7 +148,8 @@ def _tetrahedron(placed: Placed, corners: list[Corners], done) -> _Polytope:
     empty = count_rows(joined.dist) >= len(faces)
     joined = joined._replace(dist=jnp.where(empty, jnp.inf, joined.dist))
     four = whole(4)
-    return _Polytope(stored, vertices, joined, four, four, whole(0), done)
+    nowhere = zero + jnp.inf
+    return _Polytope(stored, vertices, joined, four, four, whole(0), nowhere, done)
 
 
 def _packed(numbers: tuple) -> Any:
@@ -168,12 +181,16 @@ def _expanded(placed: Placed, polytope: _Polytope, rounding, enough) -> _Polytop
     faces = polytope.faces
     best = once(_nearest(faces.dist))
     normal, dist = pick(faces.normal, best), read_rows(faces.dist, best)
-    known = lambda x: read_rows(x, _unpacked(read_rows(faces.corners, best))[0])
+    numbers = read_rows(faces.corners, best)
+    known = lambda x: read_rows(x, _unpacked(numbers)[0])
     near = jtu.tree_map(known, polytope.corners)
     corners = once(placed.support(normal, near))
     point = once(placed.difference(corners))
+    height = normal | point
     # A comparison that is true for what is not a number too.
-    done = polytope.done | ~((normal | point) - dist > enough)
+    reached = ~(height - dist > enough)
+    lower = once(~polytope.done & (reached | (height < polytope.height)))
+    done = polytope.done | reached
     done = once(done | (polytope.num_points >= _VERTICES))
     at = polytope.num_points
     write = lambda x, y: write_row(x, at, y, ~done)
@@ -183,7 +200,8 @@ def _expanded(placed: Placed, polytope: _Polytope, rounding, enough) -> _Polytop
     grown = polytope._replace(
         corners=jtu.tree_map(write, polytope.corners, corners),
         points=jtu.tree_map(write, polytope.points, point),
-        best=best,
+        lowest=jnp.where(lower, numbers, polytope.lowest),
+        height=jnp.where(lower, height, polytope.height),
         done=done,
     )
     faces, num_faces = _with_fan(grown, chosen)
