@@ -66,7 +66,8 @@ def box_box(a: Shape, b: Shape) -> list[Point]:
 
     Derivatives are those of the axis, faces and edges that apply: the distance is
     continuous where another axis becomes the best, its derivative, positions and number of
-    points are not. Exactly aligned sides, parallel up to rounding, are taken as parallel;
+    points are not. Where sides of both faces are aligned, see
+    `_between`. Exactly aligned sides, parallel up to rounding, are taken as parallel;
     MuJoCo can add points where such sides cross by rounding.
 
     MuJoCo leaves out all points where the boxes are farther apart than the margin along an
@@ -208,12 +209,15 @@ def _faces(boxes: _Boxes, edge):
     # Both faces run in the same direction, so that the starts of all sides differ.
     area = u[0] * v[1] - u[1] * v[0]
     v = _where(area < 0.0, -v, v)
-    scale = 1.0 / jnp.where(edge, 1.0, jnp.abs(area))
+    # A box without thickness has faces without area, which have sides alone.
+    flat = area == 0.0
+    scale = 1.0 / jnp.where(edge | flat, 1.0, jnp.abs(area))
 
     # Sides of the incident face, clipped to the reference face.
     start, step = _sides(center, u, v)
     begin, exists = _clip(start[:2], step[:2], own[:2])
     incident = start + begin[None] * step
+    incident = jnp.concatenate([_between(incident[:2], own[:2]), incident[2:]])
 
     # Sides of the reference face, clipped in the coordinates of the incident face.
     local = lambda x, y: (
@@ -223,12 +227,14 @@ def _faces(boxes: _Boxes, edge):
     place, pace = _sides(
         local(-center[0], -center[1]), local(own[0], zero), local(zero, own[1])
     )
-    begin, inside = _clip(place, pace, jnp.ones_like(place[:, 0]))
-    x, y = place + begin[None] * pace
+    one = jnp.ones_like(place[:, 0])
+    begin, inside = _clip(place, pace, one)
+    x, y = _between(place + begin[None] * pace, one)
     reference = center[:, None] + u[:, None] * x[None] + v[:, None] * y[None]
 
     points = jnp.concatenate([incident, reference], axis=1)
-    valid = _distinct(points[:2], jnp.concatenate([exists, inside]), own)
+    valid = jnp.concatenate([exists, inside & ~flat[None]])
+    valid = _distinct(points[:2], valid, own)
     height = points[2]
     level = up[None] * (own[2][None] + 0.5 * height)
     return height, jnp.concatenate([points[:2], level[None]]), valid, up
@@ -244,7 +250,8 @@ def _sides(center, u, v):
 def _clip(start, step, half):
     """Clip segments to a rectangle about the origin (Liang and Barsky).
 
-    **Returns:** where they enter it, between 0 and 1, and whether they do.
+    **Returns:** where they enter it, between 0 and 1, and whether they do. Those that do
+    not are cut off at their ends, so that no point lies beyond the sides.
     """
     half = half[:, None]
     small = 64 * float(jnp.finfo(start.dtype).eps) * half
@@ -257,7 +264,21 @@ def _clip(start, step, half):
     begin = jnp.where(enter[0] > enter[1], enter[0], enter[1])
     begin = jnp.where(begin > 0.0, begin, 0.0)
     end = jnp.minimum(jnp.minimum(leave[0], leave[1]), 1.0)
-    return begin, begin <= end
+    return jnp.where(begin > 1.0, 1.0, begin), begin <= end
+
+
+def _between(point, half):
+    """Return points `(2, k, ...)` in a rectangle, where the derivative of a coordinate at a
+    side is the mean of that and of the side.
+
+    Where sides of both faces are aligned, a corner moves with the one box in one direction
+    and with the other box in the opposite direction.
+    """
+    half = half[:, None]
+    apart = jnp.where(point > 0.0, half, -half) - point
+    small = 64 * float(jnp.finfo(point.dtype).eps) * half
+    aligned = jnp.abs(apart) <= small
+    return point + jnp.where(aligned, 0.5 * (apart - lax.stop_gradient(apart)), 0.0)
 
 
 def _distinct(points, valid, own):

@@ -118,7 +118,7 @@ def capsule_capsule(a: Shape, b: Shape) -> list[Point]:
     overlap, both are the same. Where axes become parallel, the distance of the first point
     and its normal change by less than the angle, but its position jumps from one end of
     the overlap to the other, or does not, and the second point appears. Derivatives are
-    those of the case that applies.
+    those of the case that applies. A capsule of length zero is a sphere.
     """
     u, v = a.pose.rot.columns[2] * a.size.y, b.pose.rot.columns[2] * b.size.y
     apart = a.pose.pos - b.pose.pos
@@ -127,8 +127,12 @@ def capsule_capsule(a: Shape, b: Shape) -> list[Point]:
     det = uu * vv - uv * uv
     rounding = 64 * float(jnp.finfo(det.dtype).eps)
     parallel = det < max(1e-8, rounding) * uu * vv
-    safe = jnp.where(parallel, 1.0, det)
+    # The position on a capsule of length zero is 0; it is the nearest one on the other.
+    one, two = uu > 0.0, vv > 0.0
+    uu, vv = jnp.where(one, uu, 1.0), jnp.where(two, vv, 1.0)
+    safe = jnp.where(parallel | ~one | ~two, 1.0, det)
     s, t = (vv * du - uv * dv) / safe, (uu * dv - uv * du) / safe
+    s, t = jnp.where(two, s, du / uu), jnp.where(one, t, dv / vv)
     t = jnp.where(s > 1.0, (dv - uv) / vv, jnp.where(s < -1.0, (dv + uv) / vv, t))
     s = jnp.clip(s, -1.0, 1.0)
     s = jnp.where(t > 1.0, (du - uv) / uu, jnp.where(t < -1.0, (du + uv) / uu, s))
@@ -136,12 +140,19 @@ def capsule_capsule(a: Shape, b: Shape) -> list[Point]:
 
     # Parallel: the points nearest to the ends of the first axis, if they are not beyond
     # the ends of the second, else those nearest to these.
+    # Where ends of both are level, the derivative is the mean of both cases.
+    level = 16 * float(jnp.finfo(det.dtype).eps)
+    slope = lambda x: 0.5 * (x - lax.stop_gradient(x))
+
     def overlap(end):
-        t = (dv - uv * end) / vv
-        beyond = jnp.abs(t) > 1.0
-        t = jnp.clip(t, -1.0, 1.0)
+        free = (dv - uv * end) / vv
+        t = jnp.clip(free, -1.0, 1.0)
         near = jnp.clip((du - uv * t) / uu, -1.0, 1.0)
-        return jnp.where(beyond, near, end), t
+        s = jnp.where(jnp.abs(free) > 1.0, near, end)
+        tie = jnp.abs(jnp.abs(free) - 1.0) < level
+        stop = lax.stop_gradient(t)
+        s = jnp.where(tie, lax.stop_gradient(s) + slope((du - uv * stop) / uu), s)
+        return s, jnp.where(tie, stop + slope(free), t)
 
     upper, lower = overlap(1.0), overlap(-1.0)
     s, t = (jnp.where(parallel, x, y) for x, y in zip(upper, (s, t)))
@@ -224,7 +235,7 @@ def _sideways(center: Vec3, axis: Vec3, radius, half) -> list[_Exit]:
     """Return the exits through the lateral surface and across a rim."""
     zero = jnp.zeros_like(center.x + axis.x)
     square = axis.x * axis.x + axis.y * axis.y
-    upright = square < 1e-12 * (axis | axis)
+    upright = square <= 1e-12 * (axis | axis)
     flat = jnp.where(upright, 1.0, square)
     across = Vec3(-axis.y, axis.x, zero) * (1.0 / jnp.sqrt(flat))
     across = Vec3(*(jnp.where(upright, e, a) for e, a in zip((1.0, 0.0, 0.0), across)))
