@@ -7,7 +7,7 @@ import numpy as np
 _KIND = mujoco.mjtGeom
 _ANGLES = 10.0 ** np.arange(-11, -4)
 _DIRECTIONS = 16
-_GRID, _SEEDS = 4000, 5
+_GRID, _SEEDS, _TURNS = 4000, 5, 100
 
 
 def separation(
@@ -106,7 +106,7 @@ def _refined(model, data, normal) -> np.longdouble:
     n = n / np.sqrt(n @ n)
     best = separation(model, data, (0, 1), n)
     turns = 2.0 * np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
-    while angle > 1e-10:
+    for _ in range(_TURNS):
         side = np.cross(n, np.eye(3, dtype=np.longdouble)[np.argmin(abs(n))])
         side = side / np.sqrt(side @ side)
         tilts = np.outer(np.cos(turns), side) + np.outer(

@@ -54,7 +54,7 @@ class _Polytope(NamedTuple):
 
     - `corners`, `points`: vertices, `(_VERTICES, *batch)`.
     - `faces`: `(_FACES, *batch)`.
-    - `num_points`, `num_faces`: how many there are.
+    - `num_points`, `num_faces`: numbers of vertices and faces.
     - `lowest`: corners of the face with the least height, like `_Faces.corners`.
     - `height`: support function of $M$ at its normal, an upper bound of the depth.
     - `done`: true if no more are needed.
