@@ -217,7 +217,9 @@ def _report(facts: Facts, given: ReportedContacts) -> ContactReport:
             return jtu.tree_map(write, rows, own)
 
         rows = for_each_contact(source.count, add, rows)
-    return ContactReport(*rows, sum(source.count for source in sources))
+    pair, slot, values = rows
+    count = sum(source.count for source in sources)
+    return ContactReport(pair, slot, values, count)
 
 
 def _place(sources: list[_Source], number: int, k, dist):

@@ -165,10 +165,10 @@ def make_contacts(sys: System, state: State, arrays: tuple) -> Contacts:
     """Return contacts from the arrays of a report, without batch axes."""
     if not arrays:
         return no_contacts(state.q.dtype)
-    pair, count, *values = arrays
+    pair, count, dist, pos, frame, force, torque = arrays
     ends = [pair[:2] for pair in contact_plan(sys).pairs]
     geoms = jnp.asarray(np.array([*ends, (-1, -1)], np.int32))[pair]
-    return Contacts(geoms, *values, count)
+    return Contacts(geoms, dist, pos, frame, force, torque, count)
 
 
 def no_contacts(dtype) -> Contacts:

@@ -184,10 +184,11 @@ class AbstractMaximal(AbstractPipeline):
         """Return the deepest contacts, given the arrays of all points."""
         if not arrays:
             return no_contacts(state.q.dtype)
-        plan, (exists, *values) = contact_plan(sys), arrays
+        plan, (exists, dist, pos, frame, force) = contact_plan(sys), arrays
         ends = [plan.pairs[pair][:2] for pair in plan.point_pairs]
         geoms = jnp.asarray(np.array(ends, np.int32))
-        points = Contacts(geoms, *values, None, jnp.zeros((), jnp.int32))
+        count = jnp.zeros((), jnp.int32)
+        points = Contacts(geoms, dist, pos, frame, force, None, count)
         number = num_reported(sys, self.max_contacts)
         return deepest_contacts(points, exists, number)
 

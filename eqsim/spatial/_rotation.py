@@ -9,7 +9,7 @@ def safe_sqrt(square):
     """Compute the square root; its derivative at zero is zero instead of infinite."""
     positive = square > 0.0
     # Small: a compiler can compute `square` twice, zero and not zero up to rounding.
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1e-20)), 0.0)
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1e-12)), 0.0)
 
 
 def zero_length(dtype) -> float:

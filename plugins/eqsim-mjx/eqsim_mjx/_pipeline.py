@@ -125,9 +125,10 @@ class Mjx(AbstractPipeline):
             geoms = contact_geoms(template(sys, self._settings))
         convert = lambda x: x.astype(state.q.dtype) if eqx.is_inexact_array(x) else x
         qdd, constraint, actuator, finite, points = jtu.tree_map(convert, arrays)
-        exists, *values = points
+        exists, dist, pos, frame, force = points
         ends = jnp.asarray(np.array(geoms, np.int32).reshape(-1, 2))
-        every = Contacts(ends, *values, None, jnp.zeros((), jnp.int32))
+        count = jnp.zeros((), jnp.int32)
+        every = Contacts(ends, dist, pos, frame, force, None, count)
         contacts = deepest_contacts(every, exists, len(geoms))
         return Solved(qdd, contacts, constraint, actuator, finite)
 
