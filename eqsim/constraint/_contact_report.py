@@ -104,7 +104,7 @@ class ReportedContacts(NamedTuple):
     motion: Motion
 
 
-class Facts(eqx.Module):
+class ReportFacts(eqx.Module):
     """Static facts about a report.
 
     - `size`: its number of rows.
@@ -128,7 +128,7 @@ class Facts(eqx.Module):
         return tuple(slots)
 
 
-def report_facts(sys: System, size: int) -> Facts:
+def report_facts(sys: System, size: int) -> ReportFacts:
     """Return the static facts of a report with a given number of rows."""
     dense, listed = split_plan(sys)
     number = {pair: k for k, pair in enumerate(contact_plan(sys).pairs)}
@@ -139,10 +139,10 @@ def report_facts(sys: System, size: int) -> Facts:
             number[listed.geoms[a], listed.geoms[b], entry] for a, b, entry in ends
         )
     of_dense = tuple(number[pair] for pair in dense.pairs)
-    return Facts(size, dense, listed, of_dense, of_list)
+    return ReportFacts(size, dense, listed, of_dense, of_list)
 
 
-def contact_report(facts: Facts, given: ReportedContacts) -> ContactReport:
+def contact_report(facts: ReportFacts, given: ReportedContacts) -> ContactReport:
     """Return the deepest contacts."""
     found = _report(facts, lax.stop_gradient(given))
     return found._replace(values=_with_derivative(facts, given, found))
@@ -164,7 +164,7 @@ class _Source(NamedTuple):
     row: Callable[[Any], tuple[Any, Any, ContactValues]]
 
 
-def _dense_source(facts: Facts, dense: DensePoints) -> _Source:
+def _dense_source(facts: ReportFacts, dense: DensePoints) -> _Source:
     number, count = numbers_where(dense.exists)
     pairs = [facts.dense_pairs[pair] for pair in facts.dense.point_pairs]
 
@@ -177,7 +177,7 @@ def _dense_source(facts: Facts, dense: DensePoints) -> _Source:
     return _Source(count, dist, row)
 
 
-def _listed_source(facts: Facts, rows: ListedContacts, motions) -> _Source:
+def _listed_source(facts: ReportFacts, rows: ListedContacts, motions) -> _Source:
     contacts = rows.contacts
 
     def row(k):
@@ -190,12 +190,14 @@ def _listed_source(facts: Facts, rows: ListedContacts, motions) -> _Source:
 
 def _values(points, wrench: ContactWrench) -> ContactValues:
     """Return the values of points with the fields of `ContactList`."""
-    torque = wrench.force * 0.0 if wrench.torque is None else wrench.torque
+    torque = wrench.torque
+    if torque is None:
+        torque = Vec3(*map(jnp.zeros_like, wrench.force))
     axes = points.normal, points.tangent
     return ContactValues(points.dist, points.pos, *axes, wrench.force, torque)
 
 
-def _report(facts: Facts, given: ReportedContacts) -> ContactReport:
+def _report(facts: ReportFacts, given: ReportedContacts) -> ContactReport:
     sources = []
     if given.dense is not None:
         sources.append(_dense_source(facts, given.dense))
@@ -242,20 +244,22 @@ def _place(sources: list[_Source], number: int, k, dist):
 
 
 @ft.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _with_derivative(facts: Facts, given: ReportedContacts, report: ContactReport):
+def _with_derivative(
+    facts: ReportFacts, given: ReportedContacts, report: ContactReport
+):
     """Return the values of a report, with their derivatives."""
     return report.values
 
 
 @_with_derivative.defjvp
-def _derivative(facts: Facts, primals, tangents):
+def _derivative(facts: ReportFacts, primals, tangents):
     (given, report), (rates, _) = primals, tangents
     again = ft.partial(_computed_again, facts, report)
     return report.values, jax.jvp(again, (given,), (rates,))[1]
 
 
 def _computed_again(
-    facts: Facts, report: ContactReport, given: ReportedContacts
+    facts: ReportFacts, report: ContactReport, given: ReportedContacts
 ) -> ContactValues:
     """Compute the values of a report from those that they depend on. Rows that are not
     used are zero."""
@@ -272,7 +276,7 @@ def _computed_again(
 
 
 def _dense_values(
-    facts: Facts, report: ContactReport, dense: DensePoints
+    facts: ReportFacts, report: ContactReport, dense: DensePoints
 ) -> ContactValues:
     first = {pair: k for k, pair in reversed([*enumerate(facts.dense.point_pairs)])}
     starts = [-1] * (1 + max((*facts.dense_pairs, *facts.listed_pairs)))
@@ -285,7 +289,7 @@ def _dense_values(
 
 
 def _group_values(
-    facts: Facts,
+    facts: ReportFacts,
     report: ContactReport,
     given: ReportedContacts,
     rows: ListedContacts,
