@@ -91,7 +91,7 @@ class DensePoints(NamedTuple):
 
 
 class ReportedContacts(NamedTuple):
-    """What a report is made from.
+    """Inputs of a report.
 
     - `dense`: points that are always computed; None if there are none.
     - `listed`: listed contacts, one for each dimension of the contact space.

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import jax.tree_util as jtu
 from jax import lax
 
 from ..collision import ContactPoints
@@ -167,6 +168,16 @@ def _residuals(rows: ContactRows, one: Motion, two: Motion) -> Residual:
     spin = two.ang - one.ang
     along += [axis | spin for axis in rows.angular]
     return tuple(a + b for a, b in zip(along, rows.offset, strict=True))
+
+
+def with_world(tree, batch):
+    """Append zeros for the world."""
+
+    def one(x):
+        x = jnp.broadcast_to(x, (x.shape[0], *batch))
+        return jnp.concatenate([x, jnp.zeros_like(x[:1])])
+
+    return jtu.tree_map(one, tree)
 
 
 def anchored_rows(source: ContactSource) -> Rows:

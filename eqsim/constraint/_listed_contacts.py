@@ -45,6 +45,7 @@ from ._contact_rows import (
     ContactLaw,
     ContactRows,
     ContactWrench,
+    with_world,
 )
 from ._costs import Residual
 from ._jacobians import Terms
@@ -137,10 +138,8 @@ class Facts(eqx.Module):
     def pair_columns(self, pair: Any = None) -> list:
         """Return the shapes, nodes and links of both sides of all pairs, or of given ones."""
         plan = self.plan
-        columns = [plan.first, plan.second, *self.pair_nodes, *self.links]
-        if pair is None:
-            return columns
-        return [table_rows(column, pair) for column in columns]
+        every = [plan.first, plan.second, *self.pair_nodes, *self.links]
+        return every if pair is None else [table_rows(x, pair) for x in every]
 
     def law(self, condim: int, common: Common) -> ContactLaw:
         """Return the settings of contacts of a dimension."""
@@ -288,16 +287,6 @@ class ListedContacts(AbstractRows):
         law = facts.law(self.condim, common)
         rows = contact_rows(law, points, parameters, nodes)
         return points, contact_wrench(rows, solved, motion)
-
-
-def with_world(tree, batch):
-    """Append zeros for the world."""
-
-    def one(x):
-        x = jnp.broadcast_to(x, (x.shape[0], *batch))
-        return jnp.concatenate([x, jnp.zeros_like(x[:1])])
-
-    return jtu.tree_map(one, tree)
 
 
 @jax.custom_jvp

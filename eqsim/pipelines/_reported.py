@@ -11,8 +11,9 @@ from ..constraint._contact_report import (
     report_facts,
     ReportedContacts,
 )
+from ..constraint._contact_rows import with_world
 from ..constraint._costs import Residual
-from ..constraint._listed_contacts import ListedContacts, with_world
+from ..constraint._listed_contacts import ListedContacts
 from ..constraint._problem import node_motion
 from ..constraint._rows import AbstractRows
 from ..constraint._softness import onset

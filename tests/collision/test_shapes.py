@@ -359,5 +359,7 @@ def test_an_upright_cylinder_in_single_precision(angle):
             sys, pipeline = eqsim.load_mjcf(text), eqsim.Generalized()
             state = pipeline.init(sys, jnp.array([angle, -angle]))
             solved = pipeline.solve(sys, state, jnp.zeros(0))
-            found[x64] = np.asarray(solved.contacts.pos)
+            # Contacts that are equally deep are in any order.
+            pos = np.asarray(solved.contacts.pos)
+            found[x64] = pos[np.lexsort(np.round(pos, 4).T)]
     np.testing.assert_allclose(found[False], found[True], atol=1e-6)
