@@ -73,7 +73,7 @@ def _is_iterated(model, pair: tuple[int, int]) -> bool:
 def _ours(sys, model, states: States, i: int) -> dict[frozenset[int], list[Any]]:
     """Return eqsim's contacts `(dist, pos, frame)` of each pair of shapes."""
     state, ctrl = jax.tree.map(lambda x: x[i], batch_of(sys, states))
-    found = eqsim.Generalized().contacts(sys, state, ctrl)
+    found = eqsim.Generalized(max_contacts=1000).contacts(sys, state, ctrl)
     # A file may have shapes that eqsim leaves out.
     names = element_names(model, "geom")
     index = [names.index(name) for name in sys.geoms.names]

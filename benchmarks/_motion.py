@@ -177,7 +177,9 @@ def _parts(model: mujoco.MjModel, state: np.ndarray) -> list[np.ndarray]:
 def _advance(static, dynamic, q, qd, act, ctrl) -> tuple[tuple, Any]:
     sys = eqx.combine(dynamic, static)
     state = eqsim.State(*map(jnp.asarray, (q, qd, act)))
-    after, solved = eqsim.Generalized().advance(sys, state, jnp.asarray(ctrl))
+    after, solved = eqsim.Generalized(max_contacts=1000).advance(
+        sys, state, jnp.asarray(ctrl)
+    )
     return (after.q, after.qd, after.act), solved
 
 

@@ -198,8 +198,11 @@ def compare(pair: str, count: int, seed: int, details: bool = False) -> dict[str
     found = [_compared(text, count, seed + k, details) for k, text in enumerate(texts)]
     total = lambda name: int(sum(getattr(each, name) for each in found))
     cell = {"pair": pair} | {x: total(x) for x in ("contacts", "count", "deepest")}
-    off = sum(each.off for each in found)
-    cell |= dict(zip(("eqsim", "MuJoCo"), map(int, off), strict=True))
+    # The distances from planes and height fields are not computed again.
+    off: list[Any] = [None, None]
+    if not pair.startswith(("plane", "hfield")):
+        off = [int(x) for x in sum(each.off for each in found)]
+    cell |= dict(zip(("eqsim", "MuJoCo"), off, strict=True))
     points = np.concatenate([each.points for each in found])
     beyond = np.sum(points > CLOSE, axis=0)
     cell |= dict(zip(("distance", "position", "normal"), beyond.tolist(), strict=True))

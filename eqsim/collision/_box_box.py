@@ -66,9 +66,9 @@ def box_box(a: Shape, b: Shape) -> list[Point]:
 
     Derivatives are those of the axis, faces and edges that apply: the distance is
     continuous where another axis becomes the best, its derivative, positions and number of
-    points are not. Where sides of both faces are aligned, see
-    `_between`. Exactly aligned sides, parallel up to rounding, are taken as parallel;
-    MuJoCo can add points where such sides cross by rounding.
+    points are not. Where sides of both faces are aligned, they are those of `_between`.
+    Exactly aligned sides, parallel up to rounding, are taken as parallel; MuJoCo can add
+    points where such sides cross by rounding.
 
     MuJoCo leaves out all points where the boxes are farther apart than the margin along an
     edge axis that a face replaced; they are valid here.

@@ -22,7 +22,6 @@ from ..collision._list_plan import ListPlan, PairGroup
 from ..collision._pair_lists import Near
 from ..model import System
 from ..spatial import Motion, Vec3
-from ._contact_rows import ContactWrench
 from ._coupled_contacts import numbers_where
 from ._listed_contacts import ListedContacts
 from ._visited_contacts import for_each_contact
@@ -83,11 +82,15 @@ class DensePoints(NamedTuple):
     def values(self, number) -> ContactValues:
         """Return points at their numbers, `(k, *batch)`."""
         own = read_rows_of(self, number)
-        frame = own.points.frame
-        axes = Vec3(*frame[:3]), Vec3(*frame[3:6])
-        return ContactValues(
-            own.points.dist, own.points.pos, *axes, own.force, own.torque
-        )
+        return _values(own.points, own.force, own.torque)
+
+
+def _values(points: ContactPoints, force: Vec3, torque: Vec3 | None) -> ContactValues:
+    frame = points.frame
+    axes = Vec3(*frame[:3]), Vec3(*frame[3:6])
+    if torque is None:
+        torque = Vec3(*map(jnp.zeros_like, force))
+    return ContactValues(points.dist, points.pos, *axes, force, torque)
 
 
 class ReportedContacts(NamedTuple):
@@ -95,12 +98,11 @@ class ReportedContacts(NamedTuple):
 
     - `dense`: points that are always computed; None if there are none.
     - `listed`: listed contacts, one for each dimension of the contact space.
-    - `solved`, `motion`: see `contact_wrench`, of all nodes and the world.
+    - `motion`: motion of all nodes and the world at the solution.
     """
 
     dense: DensePoints | None
     listed: tuple[ListedContacts, ...]
-    solved: Motion
     motion: Motion
 
 
@@ -117,6 +119,11 @@ class ReportFacts(eqx.Module):
     listed: ListPlan | None = eqx.field(static=True)
     dense_pairs: tuple[int, ...] = eqx.field(static=True)
     listed_pairs: tuple[int, ...] = eqx.field(static=True)
+
+    @property
+    def num_pairs(self) -> int:
+        """Number of all pairs."""
+        return len(self.dense_pairs) + len(self.listed_pairs)
 
     @property
     def dense_slots(self) -> tuple[int, ...]:
@@ -177,32 +184,23 @@ def _dense_source(facts: ReportFacts, dense: DensePoints) -> _Source:
     return _Source(count, dist, row)
 
 
-def _listed_source(facts: ReportFacts, rows: ListedContacts, motions) -> _Source:
+def _listed_source(facts: ReportFacts, rows: ListedContacts, motion: Motion) -> _Source:
     contacts = rows.contacts
 
     def row(k):
-        own = read_rows_of(contacts._replace(count=None), k)
-        values = _values(own, rows.wrench(k, motions))
-        return table_rows(facts.listed_pairs, own.pair), own.slot, values
+        own, points = rows.read(k)
+        wrench = rows.wrench(own.pair, points, motion, motion)
+        pair = table_rows(facts.listed_pairs, own.pair)
+        return pair, own.slot, _values(points, wrench.force, wrench.torque)
 
     return _Source(contacts.count, ft.partial(read_rows, contacts.dist), row)
-
-
-def _values(points, wrench: ContactWrench) -> ContactValues:
-    """Return the values of points with the fields of `ContactList`."""
-    torque = wrench.torque
-    if torque is None:
-        torque = Vec3(*map(jnp.zeros_like, wrench.force))
-    axes = points.normal, points.tangent
-    return ContactValues(points.dist, points.pos, *axes, wrench.force, torque)
 
 
 def _report(facts: ReportFacts, given: ReportedContacts) -> ContactReport:
     sources = []
     if given.dense is not None:
         sources.append(_dense_source(facts, given.dense))
-    motions = given.solved, given.motion
-    sources += [_listed_source(facts, rows, motions) for rows in given.listed]
+    sources += [_listed_source(facts, rows, given.motion) for rows in given.listed]
     like = given.motion.lin.x
     zero = jnp.zeros((facts.size, *like.shape[1:]), like.dtype)
     none = Vec3(zero, zero, zero)
@@ -279,7 +277,7 @@ def _dense_values(
     facts: ReportFacts, report: ContactReport, dense: DensePoints
 ) -> ContactValues:
     first = {pair: k for k, pair in reversed([*enumerate(facts.dense.point_pairs)])}
-    starts = [-1] * (1 + max((*facts.dense_pairs, *facts.listed_pairs)))
+    starts = [-1] * facts.num_pairs
     for place, pair in enumerate(facts.dense_pairs):
         starts[pair] = first[place]
     start = table_rows(starts, jnp.maximum(report.pair, 0))
@@ -297,8 +295,7 @@ def _group_values(
 ) -> ContactValues:
     """Compute the contacts of a dimension and of a group of pairs."""
     own = {k for k in group.pairs if rows.facts.plan.condim[k] == rows.condim}
-    size = 1 + max((*facts.dense_pairs, *facts.listed_pairs))
-    numbers = [-1] * size
+    numbers = [-1] * facts.num_pairs
     for k in own:
         numbers[facts.listed_pairs[k]] = k
     pair = table_rows(numbers, jnp.maximum(report.pair, 0))
@@ -308,29 +305,15 @@ def _group_values(
     def term(_, columns, entries, common):
         pair, slot = columns[:2]
         points, wrench = rows.computed(group, pair, entries, common)
-        values = _values(_Axes.of(points), wrench)
+        values = _values(points, wrench.force, wrench.torque)
         values = jtu.tree_map(lambda x: jnp.broadcast_to(x, points.dist.shape), values)
         return (jtu.tree_map(ft.partial(_at_slot, slot), values),)
 
     columns = [pair, report.slot, *rows.facts.pair_columns(pair)]
-    tables = rows.tables(given.solved, given.motion, 2)
+    tables = rows.tables(given.motion, given.motion, 2)
     targets = [(OWN_VALUE, facts.size)]
     lists = chosen.count, chosen.pairs, columns, tables, rows.common, targets
     return each(term, *lists)[0]
-
-
-class _Axes(NamedTuple):
-    """Points with the axes of their frames."""
-
-    dist: Any
-    pos: Vec3
-    normal: Vec3
-    tangent: Vec3
-
-    @classmethod
-    def of(cls, points: ContactPoints) -> "_Axes":
-        frame = points.frame
-        return cls(points.dist, points.pos, Vec3(*frame[:3]), Vec3(*frame[3:6]))
 
 
 def _at_slot(slot, x):

@@ -36,6 +36,20 @@ class ContactRows(NamedTuple):
     cost: AbstractCost
     offset: Residual
 
+    def residuals(self, one: Motion, two: Motion) -> Residual:
+        """Compute the residuals from the motion of both nodes."""
+        rate = two.at(self.arms[1]) - one.at(self.arms[0])
+        along = [axis | rate for axis in self.linear]
+        spin = two.ang - one.ang
+        along += [axis | spin for axis in self.angular]
+        return tuple(a + b for a, b in zip(along, self.offset, strict=True))
+
+    def wrench(self, force: Residual) -> "ContactWrench":
+        """Return the forces of the contacts from those of their residuals."""
+        n = len(self.linear)
+        twist = combine(self.angular, force[n:]) if self.angular else None
+        return ContactWrench(self.arms, combine(self.linear, force[:n]), twist)
+
 
 class ContactLaw(eqx.Module):
     """Settings that contacts of one dimension share.
@@ -136,8 +150,8 @@ class ContactWrench(NamedTuple):
     force: Vec3
     torque: Vec3 | None
 
-    def on_links(self) -> tuple[Force, Force]:
-        """Return the forces on both links, about the origins of their trees."""
+    def on_both(self) -> tuple[Force, Force]:
+        """Return the forces on both sides, about the origins of their trees."""
         found = []
         for arm, sign in zip(self.arms, (-1.0, 1.0), strict=True):
             pull = force_at(arm, self.force * sign)
@@ -155,19 +169,8 @@ def contact_wrench(rows: ContactRows, solved, motion) -> ContactWrench:
     - `solved`: motion of both nodes at the solution, which decides on the pieces of costs.
     - `motion`: motion of both nodes for which the forces are computed.
     """
-    piece = rows.cost.piece(lax.stop_gradient(_residuals(rows, *solved)))
-    force = rows.cost.force(piece, _residuals(rows, *motion))
-    n = len(rows.linear)
-    twist = combine(rows.angular, force[n:]) if rows.angular else None
-    return ContactWrench(rows.arms, combine(rows.linear, force[:n]), twist)
-
-
-def _residuals(rows: ContactRows, one: Motion, two: Motion) -> Residual:
-    rate = two.at(rows.arms[1]) - one.at(rows.arms[0])
-    along = [axis | rate for axis in rows.linear]
-    spin = two.ang - one.ang
-    along += [axis | spin for axis in rows.angular]
-    return tuple(a + b for a, b in zip(along, rows.offset, strict=True))
+    piece = rows.cost.piece(lax.stop_gradient(rows.residuals(*solved)))
+    return rows.wrench(rows.cost.force(piece, rows.residuals(*motion)))
 
 
 def with_world(tree, batch):

@@ -18,11 +18,11 @@ from ..kinematics._axes import dof_axes
 from ..kinematics._forward import Kinematics
 from ..model import Tree
 from ..model._gather import take, take_or_zero
-from ..spatial import Force, force_at, Motion
+from ..spatial import Motion
 from ._contact_rows import ContactRows, ContactSource
 from ._costs import Residual
 from ._entries import add_products
-from ._jacobians import combine, Terms
+from ._jacobians import Terms
 from ._rows import AbstractRows
 from ._visited_contacts import (
     contact_jacobian,
@@ -54,13 +54,8 @@ class CoupledContacts(AbstractRows):
         return self.source.group.nodes
 
     def residuals(self, motion: Motion, qdd) -> Residual:
-        own = self.rows
         one, two = (take_or_zero(motion, nodes) for nodes in self.nodes)
-        rate = two.at(own.arms[1]) - one.at(own.arms[0])
-        along = [axis | rate for axis in own.linear]
-        spin = two.ang - one.ang
-        along += [axis | spin for axis in own.angular]
-        return tuple(a + b for a, b in zip(along, own.offset, strict=True))
+        return self.rows.residuals(one, two)
 
     def pieces(self, x: Residual) -> Any:
         return self.rows.cost.piece(x)
@@ -69,15 +64,7 @@ class CoupledContacts(AbstractRows):
         return self.rows.cost.force(pieces, x)
 
     def transpose(self, force: Residual) -> Terms:
-        own, pulls = self.rows, []
-        n = len(own.linear)
-        push = combine(own.linear, force[:n])
-        for arm, sign in zip(own.arms, (-1.0, 1.0), strict=True):
-            pull = force_at(arm, push * sign)
-            if own.angular:
-                twist = combine(own.angular, force[n:])
-                pull = Force(pull.ang + (twist * sign), pull.lin)
-            pulls.append(pull)
+        pulls = self.rows.wrench(force).on_both()
         terms = []
         for pull, nodes in zip(pulls, self.nodes, strict=True):
             moving = [k for k, node in enumerate(nodes) if node >= 0]

@@ -214,35 +214,41 @@ class ListedContacts(AbstractRows):
 
     def for_solver(self) -> VisitedContacts:
         still = lax.stop_gradient(self)
+
+        def row(k):
+            own, points = still.read(k)
+            return own.pair, still.rows(own.pair, points)
+
         capacity, count = self.contacts.pair.shape[0], self.contacts.count
-        pair, rows = list_rows(capacity, count, still.contact)
+        pair, rows = list_rows(capacity, count, row)
         found = ContactRowList(pair, rows, count)
         return VisitedContacts(self.tree, self.facts.plan.nodes, still.axes, found)
 
-    def contact(self, k) -> tuple[Any, ContactRows]:
-        """Return pair and rows of contacts; `k`: their numbers, `(n, *batch)`."""
-        facts, plan = self.facts, self.facts.plan
+    def read(self, k) -> tuple[ContactList, ContactPoints]:
+        """Return contacts at their numbers, `(n, *batch)`, and their points."""
         own = read_rows_of(self.contacts._replace(count=None), k)
-        ends = [table_rows(side, own.pair) for side in (plan.first, plan.second)]
-        one, two = (read_rows_of(self.shapes, end) for end in ends)
-        parameters = parameters_of(facts, self.common, own.pair, one, two)
-        normal, tangent = own.normal, own.tangent
-        frame = Mat3(*normal, *tangent, *(normal ^ tangent))
+        frame = Mat3(*own.normal, *own.tangent, *(own.normal ^ own.tangent))
         valid = jnp.ones_like(own.dist, bool)
-        points = ContactPoints(own.dist, own.pos, frame, valid)
-        law = facts.law(self.condim, self.common)
-        return own.pair, contact_rows(law, points, parameters, self.ends(own.pair))
+        return own, ContactPoints(own.dist, own.pos, frame, valid)
 
-    def ends(self, pair, table: Any = None) -> list:
-        """Return the rows of a table of nodes (None: `nodes`) for both sides of pairs."""
-        table = self.nodes if table is None else table
+    def rows(self, pair, points: ContactPoints) -> ContactRows:
+        """Return the rows of contacts of given pairs."""
+        facts, plan = self.facts, self.facts.plan
+        ends = [table_rows(side, pair) for side in (plan.first, plan.second)]
+        one, two = (read_rows_of(self.shapes, end) for end in ends)
+        parameters = parameters_of(facts, self.common, pair, one, two)
+        law = facts.law(self.condim, self.common)
+        return contact_rows(law, points, parameters, self.ends(pair, self.nodes))
+
+    def ends(self, pair, table: Any) -> list:
+        """Return the rows of a table of nodes for both sides of pairs."""
         sides = (table_rows(side, pair) for side in self.facts.pair_nodes)
         return [read_rows_of(table, side) for side in sides]
 
-    def wrench(self, k, motions) -> ContactWrench:
-        """Return the forces of contacts at their numbers, see `contact_wrench`."""
-        pair, rows = self.contact(k)
-        return contact_wrench(rows, *(self.ends(pair, motion) for motion in motions))
+    def wrench(self, pair, points: ContactPoints, *motions) -> ContactWrench:
+        """Return the forces of contacts of given pairs, see `contact_wrench`."""
+        ends = (self.ends(pair, motion) for motion in motions)
+        return contact_wrench(self.rows(pair, points), *ends)
 
     def tables(self, solved: Motion, motion: Motion, first: int) -> list:
         """Return the tables that `computed` reads, and the columns of their entries.
@@ -295,12 +301,12 @@ def _link_forces(rows: ListedContacts, solved: Motion, motion: Motion) -> Force:
     sides = rows.facts.links
 
     def add(total, k, used):
-        pair = read_rows(rows.contacts.pair, k)
-        both = rows.wrench(k, (solved, motion)).on_links()
-        for side, own in zip(sides, both, strict=True):
-            link = table_rows(side, pair)
+        own, points = rows.read(k)
+        both = rows.wrench(own.pair, points, solved, motion).on_both()
+        for side, pull in zip(sides, both, strict=True):
+            link = table_rows(side, own.pair)
             put = lambda x, value, link=link: add_rows(x, link, value, used)
-            total = jtu.tree_map(put, total, own)
+            total = jtu.tree_map(put, total, pull)
         return total
 
     like = motion.lin.x
@@ -324,7 +330,9 @@ def _summed_forces(rows: ListedContacts, solved: Motion, motion: Motion) -> Forc
 
         def term(pair, _, entries, common, group=group):
             _, wrench = rows.computed(group, pair, entries, common)
-            return tuple(_of_pairs(pull, pair) for pull in wrench.on_links())
+            of_pairs = lambda x: x.reshape(pair.shape[0], -1, *x.shape[1:])
+            total = lambda x: jnp.sum(of_pairs(x), axis=1)
+            return jtu.tree_map(total, wrench.on_both())
 
         columns = facts.pair_columns()
         tables = rows.tables(solved, motion, 0)
@@ -333,14 +341,6 @@ def _summed_forces(rows: ListedContacts, solved: Motion, motion: Motion) -> Forc
         first, second = each(term, *given)
         found.append(first + second)
     return jtu.tree_map(lambda *xs: sum(xs[1:], xs[0]), *found)
-
-
-def _of_pairs(tree, pair):
-    """Sum over the points of each pair."""
-    count = pair.shape[0]
-    return jtu.tree_map(
-        lambda x: jnp.sum(x.reshape(count, -1, *x.shape[1:]), axis=1), tree
-    )
 
 
 def listed_contacts(

@@ -1,5 +1,6 @@
 """Contacts in the form that all pipelines return."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -35,7 +36,8 @@ class Contacts(eqx.Module):
     - `torque`: torque about the point on the second shape, N m (`condim` 4 and 6); None
         if the pipeline has no torsional and rolling friction.
     - `count`: number of all contacts (MuJoCo: `ncon`). If it is larger than `ncon`, the
-        contacts with the smallest depth have no row: increase `max_contacts`.
+        contacts with the smallest depth have no row: increase `max_contacts`. Contacts
+        beyond `HeightFields.capacity` are not counted, see `Solved.converged`.
     """
 
     geoms: Int[Array, "ncon 2"]
@@ -119,33 +121,41 @@ _tree_centers = batch_last(_tree_centers_fn)
 
 
 def deepest_contacts(
-    points: Contacts, exists: Bool[Array, " n"], number: int
+    geoms: Sequence[tuple[int, int]],
+    exists: Bool[Array, " n"],
+    dist: Float[Array, " n"],
+    pos: Float[Array, "n 3"],
+    frame: Float[Array, "n 3 3"],
+    force: Float[Array, "n 3"],
+    torque: Float[Array, "n 3"] | None = None,
+    *,
+    max_contacts: int,
 ) -> Contacts:
     """Return the deepest contacts of a list of points, for pipelines that compute all
     points that could touch.
 
     **Arguments:**
 
-    - `points`: the points; their `count` is not used.
+    - `geoms`: the two shapes of each point.
     - `exists`: true where there is a contact.
-    - `number`: number of rows of the result.
+    - `dist`, `pos`, `frame`, `force`, `torque`: see `Contacts`.
+    - `max_contacts`: largest number of rows.
     """
-    dist = jnp.where(exists, points.dist, jnp.inf)
-    order = jnp.argsort(jax.lax.stop_gradient(dist))[:number]
-    count, exists = jnp.sum(exists, dtype=jnp.int32), exists[order]
+    depth = jnp.where(exists, dist, jnp.inf)
+    order = jnp.argsort(jax.lax.stop_gradient(depth))[:max_contacts]
+    ends, used = jnp.asarray(np.array(geoms, np.int32).reshape(-1, 2)), exists[order]
 
-    def row(x):
-        used = exists.reshape(-1, *(1 for _ in x.shape[1:]))
-        return jnp.where(used, x[order], 0)
+    def row(x, unused=0):
+        return jnp.where(used.reshape(-1, *(1 for _ in x.shape[1:])), x[order], unused)
 
     return Contacts(
-        geoms=jnp.where(exists[:, None], points.geoms[order], -1),
-        dist=jnp.where(exists, points.dist[order], jnp.inf),
-        pos=row(points.pos),
-        frame=row(points.frame),
-        force=row(points.force),
-        torque=None if points.torque is None else row(points.torque),
-        count=count,
+        geoms=row(ends, -1),
+        dist=depth[order],
+        pos=row(pos),
+        frame=row(frame),
+        force=row(force),
+        torque=None if torque is None else row(torque),
+        count=jnp.sum(exists, dtype=jnp.int32),
     )
 
 

@@ -1,6 +1,7 @@
 r"""Pipeline with MuJoCo's model in joint coordinates."""
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -16,7 +17,6 @@ from ..spatial._vector import stack
 from ._contacts import (
     check_max_contacts,
     contact_arrays,
-    Contacts,
     make_contacts,
     num_reported,
 )
@@ -111,51 +111,13 @@ class Generalized(AbstractPipeline):
         """
         return Solved(**self._parts(_SOLVED, sys, state, ctrl, external))
 
-    def contacts(
-        self,
-        sys: System,
-        state: State,
-        ctrl: Float[Array, " nu"],
-        external: Float[Array, "nlink 6"] | None = None,
-    ) -> Contacts:
-        parts = self._parts(("contacts",), sys, state, ctrl, external)
-        return parts["contacts"]
-
-    def contact_wrenches(
-        self,
-        sys: System,
-        state: State,
-        ctrl: Float[Array, " nu"],
-        external: Float[Array, "nlink 6"] | None = None,
-    ) -> Float[Array, "nlink 6"]:
-        parts = self._parts(("contact_wrenches",), sys, state, ctrl, external)
-        return parts["contact_wrenches"]
-
-    def constraint_forces(
-        self,
-        sys: System,
-        state: State,
-        ctrl: Float[Array, " nu"],
-        external: Float[Array, "nlink 6"] | None = None,
-    ) -> Float[Array, " nv"]:
-        parts = self._parts(("constraint_force",), sys, state, ctrl, external)
-        return parts["constraint_force"]
-
-    def acceleration(
-        self,
-        sys: System,
-        state: State,
-        ctrl: Float[Array, " nu"],
-        external: Float[Array, "nlink 6"] | None = None,
-    ) -> Float[Array, " nv"]:
-        return self._parts(("qdd",), sys, state, ctrl, external)["qdd"]
-
-    def _parts(self, wanted: tuple[str, ...], *inputs) -> dict:
-        """Compute parts of the solution: fields of `Solved`, and `contact_wrenches`."""
-        arguments, sys = _arguments(self, *inputs), inputs[0]
+    def _parts(
+        self, wanted: tuple[str, ...], sys: System, state: State, ctrl, external
+    ) -> dict[str, Any]:
+        arguments = _arguments(self, sys, state, ctrl, external)
         reports = "contacts" in wanted
         size = num_reported(sys, self.max_contacts) if reports else 0
-        return _with_contacts(sys, inputs[1], _solve(wanted, size, *arguments))
+        return _with_contacts(sys, state, _solve(wanted, size, *arguments))
 
     def advance(
         self,
@@ -283,13 +245,13 @@ def _solved(
     constants: Constants,
     now: Forward,
 ) -> dict:
-    """Return parts of the solution, see `Generalized._parts`."""
+    """Return parts of the solution, see `AbstractPipeline._parts`."""
     solution = now.solution
     found = {"qdd": solution.qdd, "actuator_force": now.drive.force}
     if "converged" in wanted:
-        crowded, converged = now.points, solution.converged
-        if crowded is not None:
-            converged = crowded.unless_crowded(converged)
+        points, converged = now.points, solution.converged
+        if points is not None:
+            converged = points.unless_crowded(converged)
         found["converged"] = converged
     if not {*wanted} <= {*found}:
         forces = solved_forces(sys, now)

@@ -7,7 +7,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
-import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
@@ -184,13 +183,10 @@ class AbstractMaximal(AbstractPipeline):
         """Return the deepest contacts, given the arrays of all points."""
         if not arrays:
             return no_contacts(state.q.dtype)
-        plan, (exists, dist, pos, frame, force) = contact_plan(sys), arrays
-        ends = [plan.pairs[pair][:2] for pair in plan.point_pairs]
-        geoms = jnp.asarray(np.array(ends, np.int32))
-        count = jnp.zeros((), jnp.int32)
-        points = Contacts(geoms, dist, pos, frame, force, None, count)
+        plan = contact_plan(sys)
+        geoms = [plan.pairs[pair][:2] for pair in plan.point_pairs]
         number = num_reported(sys, self.max_contacts)
-        return deepest_contacts(points, exists, number)
+        return deepest_contacts(geoms, *arrays, max_contacts=number)
 
     def joint_drift(
         self,

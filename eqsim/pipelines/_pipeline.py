@@ -1,4 +1,5 @@
 import abc
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -90,7 +91,8 @@ class AbstractPipeline(eqx.Module):
 
         **Arguments:** as for `step`.
         """
-        return self.solve(sys, state, ctrl, external).contacts
+        parts = self._parts(("contacts",), sys, state, ctrl, external)
+        return parts["contacts"]
 
     def contact_wrenches(
         self,
@@ -104,8 +106,8 @@ class AbstractPipeline(eqx.Module):
 
         **Arguments:** as for `step`.
         """
-        found = self.contacts(sys, state, ctrl, external)
-        return contact_wrenches(sys, state.q, found)
+        parts = self._parts(("contact_wrenches",), sys, state, ctrl, external)
+        return parts["contact_wrenches"]
 
     def constraint_forces(
         self,
@@ -119,7 +121,8 @@ class AbstractPipeline(eqx.Module):
 
         **Arguments:** as for `step`.
         """
-        return self.solve(sys, state, ctrl, external).constraint_force
+        parts = self._parts(("constraint_force",), sys, state, ctrl, external)
+        return parts["constraint_force"]
 
     def acceleration(
         self,
@@ -133,7 +136,18 @@ class AbstractPipeline(eqx.Module):
 
         **Arguments:** as for `step`.
         """
-        return self.solve(sys, state, ctrl, external).qdd
+        return self._parts(("qdd",), sys, state, ctrl, external)["qdd"]
+
+    def _parts(
+        self, wanted: tuple[str, ...], sys: System, state: State, ctrl, external
+    ) -> dict[str, Any]:
+        """Compute parts of the solution: fields of `Solved`, and `contact_wrenches`."""
+        solved = self.solve(sys, state, ctrl, external)
+        found = dict(vars(solved))
+        if "contact_wrenches" in wanted:
+            wrenches = contact_wrenches(sys, state.q, solved.contacts)
+            found["contact_wrenches"] = wrenches
+        return {name: found[name] for name in wanted}
 
 
 def check_input(sys: System, state: State, ctrl, external) -> None:

@@ -1,9 +1,12 @@
 """Contacts of `Generalized` with their forces, for reports and sensors; batch axes last."""
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 
 from ..collision import split_plan
 from ..constraint import Contact, contact_wrenches_in_world
+from ..constraint._contact import ContactConstants
 from ..constraint._contact_report import (
     contact_report,
     ContactReport,
@@ -40,48 +43,49 @@ def reported_contacts(
     - `forces`: forces of all rows of constraints.
     - `size`: number of rows of the report.
     """
-    rows, own = _contact_rows(method, now, forces)
-    if not size or not rows:
+    own = _contact_rows(method, constants, now, forces)
+    if not size or own is None:
         return None
     motion = node_motion(tree(sys), now.kin, now.solution.qdd)
     motion = with_world(motion, now.solution.qdd.shape[1:])
-    listed = tuple(each for each in rows if isinstance(each, ListedContacts))
-    dense = _dense_points(sys, method, constants, now, rows, own)
-    # Where the solution is on the pieces of the costs has no derivative.
-    given = ReportedContacts(dense, listed, motion, motion)
+    listed = tuple(each for each in own.rows if isinstance(each, ListedContacts))
+    dense = _dense_points(sys, constants, now, own)
+    given = ReportedContacts(dense, listed, motion)
     return contact_report(report_facts(sys, size), given)
 
 
+class _ContactRows(NamedTuple):
+    """Rows of contacts, their forces, and constants of their kind."""
+
+    rows: tuple[AbstractRows, ...]
+    forces: list[Residual]
+    constants: ContactConstants
+
+
 def _contact_rows(
-    method: Method, now: Forward, forces: list[Residual]
-) -> tuple[list[AbstractRows], list[Residual]]:
-    """Return the rows of contacts, and their forces."""
+    method: Method, constants: Constants, now: Forward, forces: list[Residual]
+) -> _ContactRows | None:
+    """Return the rows of contacts; None if there are none."""
     start = 0
-    for kind, count in zip(method.constraints, now.counts, strict=True):
-        if isinstance(kind, Contact):
+    kinds = zip(method.constraints, constants.constraints, now.counts, strict=True)
+    for kind, fixed, count in kinds:
+        if isinstance(kind, Contact) and count:
             own = slice(start, start + count)
-            return [*now.problem.rows[own]], forces[own]
+            return _ContactRows(now.problem.rows[own], forces[own], fixed)
         start += count
-    return [], []
+    return None
 
 
 def _dense_points(
-    sys: System,
-    method: Method,
-    constants: Constants,
-    now: Forward,
-    rows: list[AbstractRows],
-    forces: list[Residual],
+    sys: System, constants: Constants, now: Forward, own: _ContactRows
 ) -> DensePoints | None:
     """Return the points that are always computed; None if there are none."""
-    plan = split_plan(sys)[0]
+    plan, parameters = split_plan(sys)[0], own.constants.parameters
     if not plan.size:
         return None
     points, width = now.points, constants.onset_width
-    assert points is not None, "a plan with pairs has points"
-    kinds = map(type, method.constraints)
-    parameters = constants.constraints[[*kinds].index(Contact)].parameters
-    wrenches = contact_wrenches_in_world(sys, plan, rows, forces)
+    assert points is not None and parameters is not None, "a plan with pairs has points"
+    wrenches = contact_wrenches_in_world(sys, plan, own.rows, own.forces)
     begun = onset(points.dist - parameters.friction.margin, width)
     return DensePoints(points, begun.exists & points.valid, *wrenches)
 
@@ -100,19 +104,18 @@ def summed_wrenches(
 
     - `forces`: forces of all rows of constraints.
     """
-    nodes = tree(sys)
-    centers = tree_centers(sys, nodes, constants.frames, now.kin)
-    like = now.solution.qdd
+    nodes, like = tree(sys), now.solution.qdd
     zero = jnp.zeros((sys.nlink, *like.shape[1:]), like.dtype)
     total = Force(*2 * (Vec3(zero, zero, zero),))
-    rows, own = _contact_rows(method, now, forces)
-    if not rows:
+    own = _contact_rows(method, constants, now, forces)
+    if own is None:
         return total
-    dense = _dense_points(sys, method, constants, now, rows, own)
+    centers = tree_centers(sys, nodes, constants.frames, now.kin)
+    dense = _dense_points(sys, constants, now, own)
     if dense is not None:
         total = total + _dense_wrenches(sys, dense, centers)
     origins = take_or_zero(now.kin.origin, nodes.link_nodes)
-    for each, force in zip(rows, own, strict=True):
+    for each, force in zip(own.rows, own.forces, strict=True):
         if isinstance(each, ListedContacts):
             ang, lin = take(force[0], range(sys.nlink))
             total = total + Force(ang - ((centers - origins) ^ lin), lin)

@@ -27,12 +27,12 @@ from ..sensors import (
     AppliedWrenches,
     LimitForces,
     needs_actuators,
+    needs_contacts,
     needs_solution,
     sensor_values,
     Snapshot,
     SolvedMotion,
 )
-from ..sensors._contact_sensors import CONTACT_SENSORS
 from ..spatial import Force, Vec3, vec3
 from ._forward import (
     Constants,
@@ -120,7 +120,7 @@ def solution(
         tendons_above=tendons[1][0] if tendons else None,
     )
     contacts = None
-    if any(kind in CONTACT_SENSORS for kind in sys.sensors.kinds):
+    if needs_contacts(sys):
         contacts = reported_contacts(sys, method, constants, now, rows, size)
     return SolvedMotion(now.solution.qdd, contacts, limits, wrenches)
 

@@ -8,6 +8,7 @@ from ._snapshot import (
 )
 from ._values import (
     needs_actuators as needs_actuators,
+    needs_contacts as needs_contacts,
     needs_solution as needs_solution,
     sensor_values as sensor_values,
 )

@@ -12,12 +12,12 @@ from ._subtrees import subtrees
 class Match(NamedTuple):
     """Pairs of shapes whose contacts match a sensor; entries of `contact_plan(sys).pairs`.
 
-    - `flips`: for each pair, -1 if the first object of the sensor is on the second shape,
-        1 if it is on the first, 0 if the pair does not match.
-    - `places`: the place of each pair in MuJoCo's order of contacts.
+    - `flips`: sign of each pair: 1 if the first object of the sensor is on the first
+        shape, -1 if it is on the second, 0 if the pair does not match.
+    - `places`: place of each pair in MuJoCo's order of contacts.
     """
 
-    flips: tuple[float, ...]
+    flips: tuple[int, ...]
     places: tuple[int, ...]
 
 
@@ -44,7 +44,7 @@ def _matches(
             for each in (one, two)
         )
         flip = _direction(first, second, one[0], two[0])
-        flips.append(flip if any(first) and any(second) else 0.0)
+        flips.append(flip if any(first) and any(second) else 0)
     return Match(tuple(flips), _places(plan, geom_links))
 
 
@@ -64,17 +64,17 @@ def _is_part(
 
 def _direction(
     first: list[bool], second: list[bool], one: SensorObject, two: SensorObject
-) -> float:
-    """Return 1 or -1, see `Match`."""
+) -> int:
+    """Return the sign of a pair, see `Match`."""
     if one is not SensorObject.NONE and two is not SensorObject.NONE:
         if first[0] and second[1]:
-            return 1.0
-        return -1.0 if first[1] and second[0] else 0.0
+            return 1
+        return -1 if first[1] and second[0] else 0
     if one is not SensorObject.NONE:
-        return 1.0 if first[0] else -1.0
+        return 1 if first[0] else -1
     if two is not SensorObject.NONE:
-        return 1.0 if second[1] else -1.0
-    return 1.0
+        return 1 if second[1] else -1
+    return 1
 
 
 @ft.lru_cache(maxsize=256)

@@ -114,7 +114,7 @@ def _matched(
     sys: System, now: Snapshot, report: ContactReport, sensor: int, match: Match
 ) -> _Matched:
     own, pair = report.values, jnp.maximum(report.pair, 0)
-    flip = table_rows([int(flip) for flip in match.flips], pair)
+    flip = table_rows(match.flips, pair)
     matched = report.exists & (flip != 0)
     kind, index = sys.sensors.objects[sensor]
     if kind is SensorObject.SITE:

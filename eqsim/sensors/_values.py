@@ -45,6 +45,11 @@ def needs_solution(sys: System) -> bool:
     return any(stage is Stage.ACCELERATION for stage in stages)
 
 
+def needs_contacts(sys: System) -> bool:
+    """Test if a sensor reports contacts."""
+    return any(kind in CONTACT_SENSORS for kind in sys.sensors.kinds)
+
+
 def needs_actuators(sys: System) -> bool:
     """Test if a sensor uses the actuators."""
     return any(kind in _ACTUATED for kind in sys.sensors.kinds)

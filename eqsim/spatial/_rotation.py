@@ -8,7 +8,8 @@ from ._vector import Mat3, Vec3
 def safe_sqrt(square):
     """Compute the square root; its derivative at zero is zero instead of infinite."""
     positive = square > 0.0
-    # Small: a compiler can compute `square` twice, zero and not zero up to rounding.
+    # The constant is small because a compiler may compute `square` twice, with different
+    # rounding, so that one of the two values is zero.
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1e-12)), 0.0)
 
 

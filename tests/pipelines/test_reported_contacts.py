@@ -1,7 +1,5 @@
 """Reports of contacts: compact, sorted, and as MuJoCo has them."""
 
-import dataclasses
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,7 +11,7 @@ from helpers import check_gradients
 
 from eqsim import Generalized, load_mjcf, Positional, Spring, State
 from eqsim._row_loops import rows_together
-from eqsim.pipelines import contact_wrenches, Contacts, deepest_contacts
+from eqsim.pipelines import contact_wrenches, deepest_contacts
 from eqsim.pipelines._generalized import _arguments, _solve_fn
 from eqsim.testing import check_kernels
 
@@ -103,9 +101,8 @@ def test_rows_without_a_contact():
     contacts = reported(STATES)[0]
     used = np.asarray(contacts.exists)
     assert used.shape == contacts.dist.shape and not used.all()
-    assert np.all(contacts.geoms[~used] == -1) and np.all(
-        contacts.dist[~used] == np.inf
-    )
+    assert np.all(contacts.geoms[~used] == -1)
+    assert np.all(contacts.dist[~used] == np.inf)
     for name in POINTS[1:]:
         assert not np.any(getattr(contacts, name)[~used])
 
@@ -194,23 +191,18 @@ def test_deepest_of_points():
     rng = np.random.default_rng(0)
     dist, exists = jnp.asarray(rng.normal(size=9)), jnp.asarray(rng.random(9) < 0.5)
     vector = jnp.asarray(rng.normal(size=(9, 3)))
-    geoms = jnp.arange(18, dtype=jnp.int32).reshape(9, 2)
+    geoms = [(2 * k, 2 * k + 1) for k in range(9)]
     frame = jnp.tile(vector[:, None], (1, 3, 1))
-    points = Contacts(
-        geoms, dist, vector, frame, vector, None, jnp.zeros((), jnp.int32)
+    deepest = lambda dist, size: deepest_contacts(
+        geoms, exists, dist, vector, frame, vector, max_contacts=size
     )
     number = int(np.sum(exists))
     order = sorted(np.flatnonzero(exists), key=lambda k: dist[k])
     for size in (2, 9):
-        found = deepest_contacts(points, exists, size)
-        kept = order[:size]
+        found, kept = deepest(dist, size), np.array(order[:size])
         assert found.count == number and np.sum(found.exists) == min(number, size)
-        np.testing.assert_array_equal(found.geoms[: len(kept)], geoms[np.array(kept)])
-        np.testing.assert_array_equal(found.pos[: len(kept)], vector[np.array(kept)])
+        np.testing.assert_array_equal(found.geoms[: len(kept), 0], 2 * kept)
+        np.testing.assert_array_equal(found.pos[: len(kept)], vector[kept])
         assert np.all(np.isinf(found.dist[len(kept) :]))
-    rate = jax.grad(
-        lambda x: deepest_contacts(dataclasses.replace(points, dist=x), exists, 9).dist[
-            0
-        ]
-    )(dist)
+    rate = jax.grad(lambda x: deepest(x, 9).dist[0])(dist)
     assert rate[order[0]] == 1.0 and np.sum(rate != 0.0) == 1

@@ -9,14 +9,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
-import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
 from eqsim import AbstractPipeline, scan, State, System
 from eqsim.kinematics import integrate
 from eqsim.model import check_finite, check_state, Integrator
-from eqsim.pipelines import Contacts, deepest_contacts, Solved
+from eqsim.pipelines import deepest_contacts, Solved
 
 from ._contacts import contact_geoms, contacts_of
 from ._forward import Forward, forward
@@ -125,11 +124,7 @@ class Mjx(AbstractPipeline):
             geoms = contact_geoms(template(sys, self._settings))
         convert = lambda x: x.astype(state.q.dtype) if eqx.is_inexact_array(x) else x
         qdd, constraint, actuator, finite, points = jtu.tree_map(convert, arrays)
-        exists, dist, pos, frame, force = points
-        ends = jnp.asarray(np.array(geoms, np.int32).reshape(-1, 2))
-        count = jnp.zeros((), jnp.int32)
-        every = Contacts(ends, dist, pos, frame, force, None, count)
-        contacts = deepest_contacts(every, exists, len(geoms))
+        contacts = deepest_contacts(geoms, *points, max_contacts=len(geoms))
         return Solved(qdd, contacts, constraint, actuator, finite)
 
     @property
