@@ -67,8 +67,8 @@ def list_frames(sys: System, plan: ListPlan, pose: Pose) -> ListFrames:
     return ListFrames(own, size, own.point(center), half, margin)
 
 
-class Near(NamedTuple):
-    """Pairs that are near.
+class PairList(NamedTuple):
+    """Some pairs of a group.
 
     - `pairs`: rows of `ListPlan`, `(capacity, *batch)`.
     - `count`: number of them, `(*batch)`.
@@ -97,13 +97,13 @@ class ContactList(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """Pairs that are near, and contacts.
+    """Pairs that touch, and contacts.
 
-    - `near`: pairs that are near, for each group.
+    - `touching`: pairs with contacts, for each group.
     - `contacts`: contacts, by the dimension of the contact space.
     """
 
-    near: tuple[Near, ...]
+    touching: tuple[PairList, ...]
     contacts: dict[int, ContactList]
 
 
@@ -115,7 +115,7 @@ def world_shapes(kin: Kinematics, plan: ListPlan, frames: ListFrames) -> Shape:
 def list_contacts(
     sys: System, plan: ListPlan, frames: ListFrames, kin: Kinematics, reach
 ) -> Listing:
-    """Find the pairs that are near, and the contacts. Derivatives are zero.
+    """Find the pairs that touch, and the contacts. Derivatives are zero.
 
     **Arguments:**
 
@@ -125,15 +125,16 @@ def list_contacts(
     frames, kin, reach = lax.stop_gradient((frames, kin, reach))
     shapes, nodes = world_shapes(kin, plan, frames), take_poses(kin.pose, plan.carriers)
     boxes = _Boxes(Pose(shapes.pose.rot, nodes.point(frames.center)), frames.half)
-    near, contacts = [], {}
+    touching, contacts = [], {}
     for condim in sorted(set(plan.condim)):
         contacts[condim] = _no_contacts(plan.capacity(condim), shapes.pose.pos.x)
     for group in plan.groups:
         margin = ft.partial(pair_margin, plan, frames.margin, reach)
-        near.append(_near_pairs(plan, group, boxes, margin))
+        near = _near_pairs(plan, group, boxes, margin)
         visit = _Visit(sys, plan, group, shapes, margin)
-        contacts = _with_touching(visit, near[-1], contacts)
-    return Listing(tuple(near), contacts)
+        found, contacts = _with_touching(visit, near, contacts)
+        touching.append(found)
+    return Listing(tuple(touching), contacts)
 
 
 def pair_margin(plan: ListPlan, margins, reach, pair, one, two):
@@ -186,7 +187,7 @@ class _Boxes(NamedTuple):
     half: Vec3
 
 
-def _near_pairs(plan: ListPlan, group: PairGroup, boxes: _Boxes, margin) -> Near:
+def _near_pairs(plan: ListPlan, group: PairGroup, boxes: _Boxes, margin) -> PairList:
     """List the pairs of a group whose boxes are nearer than their margin."""
     size = len(group.pairs)
     block = min(_BLOCK if rows_per_pass(size) == 1 else size, size)
@@ -203,7 +204,7 @@ def _near_pairs(plan: ListPlan, group: PairGroup, boxes: _Boxes, margin) -> Near
     # A collider with a closed form takes less time than the test of two boxes.
     spheres_suffice = not (on_plane or collider_of(*group.kinds).one_by_one)
 
-    def visit(near: Near, rows):
+    def visit(near: PairList, rows):
         pair, one, two, valid = rows
         begin = margin(pair, one, two)
         ends = [read_rows_of(boxes, k) for k in (one, two)]
@@ -226,7 +227,7 @@ def _near_pairs(plan: ListPlan, group: PairGroup, boxes: _Boxes, margin) -> Near
             near = _appended(near, row(pair), own)
         return near, None
 
-    start = Near(_empty(size, batch, jnp.int32), jnp.zeros(batch, jnp.int32))
+    start = PairList(_empty(size, batch, jnp.int32), jnp.zeros(batch, jnp.int32))
     return lax.scan(visit, start, tables)[0]
 
 
@@ -237,10 +238,10 @@ def _overlap(one: _Boxes, two: _Boxes, margin, on_plane: bool):
     return gap(*shapes, reach, on_plane) < margin
 
 
-def _appended(near: Near, pair, found) -> Near:
+def _appended(near: PairList, pair, found) -> PairList:
     place = near.count[None] + jnp.cumsum(found, axis=0, dtype=jnp.int32) - 1
     pairs = write_rows(near.pairs, place, pair, found)
-    return Near(pairs, near.count + jnp.sum(found, axis=0, dtype=jnp.int32))
+    return PairList(pairs, near.count + jnp.sum(found, axis=0, dtype=jnp.int32))
 
 
 # Narrow phase.
@@ -307,9 +308,10 @@ def _collided(collider: Collider, one: Shape, two: Shape, margin) -> ContactPoin
 
 
 def _with_touching(
-    visit: _Visit, near: Near, contacts: dict[int, ContactList]
-) -> dict[int, ContactList]:
-    """Append the contacts of the near pairs of a group."""
+    visit: _Visit, near: PairList, contacts: dict[int, ContactList]
+) -> tuple[PairList, dict[int, ContactList]]:
+    """Append the contacts of the near pairs of a group; also return the pairs that have
+    some."""
     plan, group = visit.plan, visit.group
     size = rows_per_pass(len(group.pairs))
     batch = near.count.shape
@@ -319,11 +321,12 @@ def _with_touching(
     vertices = lax.stop_gradient(vertices)
 
     def body(carry):
-        k, lists = carry
+        k, touching, lists = carry
         place = number + k[None]
         used = place < near.count[None]
         place = jnp.minimum(place, jnp.maximum(near.count - 1, 0)[None])
-        pair = read_rows(near.pairs, place)
+        # Those that touch are written over those that have been visited.
+        pair = read_rows(touching.pairs, place)
         one, two = (table_rows(side, pair) for side in (plan.first, plan.second))
         margin = visit.margin(pair, one, two)
         ends = [read_rows_of(visit.shapes, x) for x in (one, two)]
@@ -336,12 +339,13 @@ def _with_touching(
             if len(own) > 1:
                 here = exists & (table_rows(plan.condim, pair) == condim)[:, None]
             new.append(_with_points(each, pair, points, here))
-        return k + size, new
+        return k + size, _appended(touching, pair, jnp.any(exists, axis=1)), new
 
     going = lambda carry: jnp.any(carry[0] < near.count)
-    start = jnp.zeros_like(near.count), [contacts[condim] for condim in own]
-    found = lax.while_loop(going, body, start)[1]
-    return {**contacts, **dict(zip(own, found, strict=True))}
+    none = jnp.zeros_like(near.count)
+    start = none, near._replace(count=none), [contacts[condim] for condim in own]
+    _, touching, found = lax.while_loop(going, body, start)
+    return touching, {**contacts, **dict(zip(own, found, strict=True))}
 
 
 def _with_points(

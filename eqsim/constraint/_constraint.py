@@ -22,7 +22,7 @@ class Moment(NamedTuple):
     - `q`, `qd`: coordinates and velocities.
     - `points`: points of the pairs that are always computed (`split_plan`); None if there
         are none.
-    - `listing`: near pairs and contacts of the others; None if there are none.
+    - `listing`: pairs that touch and contacts of the others; None if there are none.
     - `frames`: frames of the shapes of listed pairs; None if there are none.
     - `tendons`: lengths and Jacobians of the tendons; None if none of them matters.
     - `width`: width of the onset of contacts, m; None if it is abrupt.

@@ -19,7 +19,7 @@ from jax import lax
 from .._each import each, OWN_VALUE, read_rows, read_rows_of, table_rows, write_rows
 from ..collision import contact_plan, ContactPlan, ContactPoints, split_plan
 from ..collision._list_plan import ListPlan, PairGroup
-from ..collision._pair_lists import Near
+from ..collision._pair_lists import PairList
 from ..model import System
 from ..spatial import Motion, Vec3
 from ._coupled_contacts import numbers_where
@@ -299,7 +299,7 @@ def _group_values(
     for k in own:
         numbers[facts.listed_pairs[k]] = k
     pair = table_rows(numbers, jnp.maximum(report.pair, 0))
-    chosen = Near(*numbers_where(report.exists & (pair >= 0)))
+    chosen = PairList(*numbers_where(report.exists & (pair >= 0)))
     pair = jnp.maximum(pair, 0)
 
     def term(_, columns, entries, common):

@@ -1,7 +1,7 @@
 r"""Contacts of pairs that are listed when they are near.
 
 The solver visits the contacts that exist (`VisitedContacts`), and so do forces. Derivatives
-are those of sums over the near pairs, $\sum_k J_k^T f_k$ (`eqsim/_each.py`): each term
+are those of sums over the pairs that touch, $\sum_k J_k^T f_k$ (`eqsim/_each.py`): each term
 computes the points of a pair, their rows and their forces from the poses, the velocities
 and the parameters of its two shapes. So a derivative, too, costs what touches.
 """
@@ -175,7 +175,7 @@ class ListedContacts(AbstractRows):
     - `tree`, `facts`, `condim`: static facts; the dimension.
     - `shapes`, `nodes`, `common`: arguments of the forces.
     - `axes`: motion axis of each degree of freedom.
-    - `listing`: near pairs and contacts.
+    - `listing`: pairs that touch, and contacts.
     """
 
     tree: Tree = eqx.field(static=True)
@@ -199,7 +199,7 @@ class ListedContacts(AbstractRows):
         return lax.stop_gradient(x)
 
     def forces(self, pieces: Any, x: Residual) -> Residual:
-        batch = self.listing.near[0].count.shape
+        batch = self.listing.touching[0].count.shape
         motions = (with_world(own, batch) for own in (pieces[0], x[0]))
         return (_link_forces(self, *motions),)
 
@@ -322,9 +322,9 @@ def _link_forces_jvp(primals, tangents):
 
 
 def _summed_forces(rows: ListedContacts, solved: Motion, motion: Motion) -> Force:
-    """Sum the forces of the near pairs on each link, see the top of the module."""
+    """Sum the forces of the pairs that touch on each link, see the top of the module."""
     facts, found = rows.facts, []
-    for group, near in zip(facts.plan.groups, rows.listing.near, strict=True):
+    for group, pairs in zip(facts.plan.groups, rows.listing.touching, strict=True):
         if rows.condim not in facts.condims(group):
             continue
 
@@ -337,7 +337,7 @@ def _summed_forces(rows: ListedContacts, solved: Motion, motion: Motion) -> Forc
         columns = facts.pair_columns()
         tables = rows.tables(solved, motion, 0)
         targets = [(column, facts.num_links + 1) for column in (4, 5)]
-        given = near.count, near.pairs, columns, tables, rows.common, targets
+        given = pairs.count, pairs.pairs, columns, tables, rows.common, targets
         first, second = each(term, *given)
         found.append(first + second)
     return jtu.tree_map(lambda *xs: sum(xs[1:], xs[0]), *found)
