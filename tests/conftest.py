@@ -6,7 +6,6 @@ import hypothesis
 import jax
 import jax.random as jr
 import pytest
-import slow_cases
 
 
 # Tracing makes millions of objects that live on: looking through them takes long.
@@ -28,12 +27,28 @@ hypothesis.settings.load_profile("eqsim")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Marks what takes long in parametrized tests, see `slow_cases.py`."""
-    cases = frozenset(slow_cases.listed())
+def pytest_collection_modifyitems(config, items):
+    """Mark the cases as slow that a marker `quick_cases` does not name."""
+    named, found = {}, {}
     for item in items:
-        if item.nodeid in cases:
-            item.add_marker(pytest.mark.slow)
+        marker = item.get_closest_marker("quick_cases")
+        if marker is not None:
+            test = item.nodeid.partition("[")[0]
+            named[test] = {*marker.args}
+            found.setdefault(test, set()).add(item.callspec.id)
+            if item.callspec.id not in marker.args:
+                item.add_marker(pytest.mark.slow)
+            elif item.get_closest_marker("slow"):
+                message = (
+                    "is named by `quick_cases` and marked slow. Remove one of both."
+                )
+                raise pytest.UsageError(f"{item.nodeid} {message}")
+    if any("::" in argument for argument in config.args):
+        return  # Of a test that is named with its case, other cases are not collected.
+    for test, cases in named.items():
+        if unknown := cases - found[test]:
+            message = f"`quick_cases` of {test} names no case: {sorted(unknown)}."
+            raise pytest.UsageError(f"{message} Choose from {sorted(found[test])}.")
 
 
 @pytest.fixture

@@ -91,6 +91,22 @@ def kernels(request, monkeypatch):
 
 @pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.quick_cases(
+    "on-vmap both",
+    "on-vmap last axis",
+    "on-jacfwd",
+    "on-grad vmap",
+    "on-vmap hessian",
+    "on-jacrev vmap scan",
+    "on-linearize",
+    "off-vmap a",
+    "off-vmap twice",
+    "off-jacrev",
+    "off-jacfwd vmap",
+    "off-hessian vmap",
+    "off-grad scan",
+    "off-checkpoint",
+)
 def test_same_as_the_function(name):
     case = CASES[name]
     expected = jax.jit(lambda: case(example))()
@@ -99,6 +115,7 @@ def test_same_as_the_function(name):
 
 
 @pytest.mark.parametrize("name", ("call", "vmap twice", "vmap jacrev", "grad vmap"))
+@pytest.mark.quick_cases("call", "grad vmap")
 def test_without_jit(name):
     assert tree_allclose(CASES[name](wrapped), CASES[name](example), rtol=1e-12)
 

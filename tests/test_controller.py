@@ -57,6 +57,7 @@ def test_every_environment_of_a_batch_begins_anew_by_itself():
 
 
 @pytest.mark.parametrize("shape", ((), (2,), (2, 1)))
+@pytest.mark.quick_cases("shape1")
 def test_memory_continues_with_a_rollout(shape):
     """Two rollouts in a row count as one does; without the memory, counting begins
     again."""
@@ -79,6 +80,7 @@ def test_memory_goes_on_without_reset():
 
 
 @pytest.mark.parametrize("mode", tuple(ResetMode))
+@pytest.mark.quick_cases("ResetMode.SAME_STEP")
 def test_forward_mode(mode):
     """Memory of a new episode follows the numbers of the environment."""
 

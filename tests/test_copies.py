@@ -43,6 +43,7 @@ def _built_in(registry):
 
 
 @pytest.mark.parametrize("name", _built_in(eqsim.ENVS))
+@pytest.mark.quick_cases("inverted_pendulum", "hopper_uni", "ant")
 def test_environments(name):
     env = eqsim.make(name)
     for copied in COPIES.values():
@@ -126,6 +127,14 @@ def test_every_wrapper_is_here():
 
 
 @pytest.mark.parametrize("name", WRAPPERS)
+@pytest.mark.quick_cases(
+    "AutoReset",
+    "PooledResets",
+    "Skills",
+    "NoisyObservation",
+    "NormalizeObservation",
+    "Reach",
+)
 def test_wrappers(name, getkey):
     env, key = WRAPPERS[name](Rail()), getkey()
 
@@ -152,6 +161,7 @@ def test_structure_of_wrappers(name):
 
 
 @each_copy
+@pytest.mark.quick_cases("cloudpickle")
 def test_copies_of_real_environment(copied, getkey):
     env = AutoReset(TimeLimit(eqsim.make("inverted_pendulum"), 3))
     policy = lambda obs, key: jr.uniform(key, (1,), obs.dtype, -1.0, 1.0)
@@ -162,6 +172,7 @@ def test_copies_of_real_environment(copied, getkey):
 
 
 @pytest.mark.parametrize("name", ("cloudpickle", "deepcopy"))
+@pytest.mark.quick_cases("deepcopy")
 def test_compiled_functions(name, getkey):
     """Their structure holds a sentinel of Equinox, which a copy must share."""
     key, env = getkey(), AutoReset(TimeLimit(NoisyObservation(Rail(), 0.1), 3))

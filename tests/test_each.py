@@ -50,6 +50,7 @@ def arguments(key, batch=()):
 
 
 @pytest.mark.parametrize("number", (2, 3))
+@pytest.mark.quick_cases("2")
 def test_derivatives(number):
     given = arguments(jr.key(0))
     with kernels.recorded_fallbacks() as fallbacks:
@@ -61,6 +62,7 @@ def test_derivatives(number):
     assert not fallbacks
 
 
+@pytest.mark.slow
 def test_second_derivatives():
     *given, shared = arguments(jr.key(1))
     weights = jnp.arange(1.0 + SIZE)

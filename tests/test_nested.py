@@ -63,6 +63,14 @@ CASES = {
 @pytest.mark.parametrize("kernels", ("on", "off"))
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.quick_cases(
+    "scan-batch-on",
+    "scan-one-off",
+    "tangents-twice-on",
+    "tangents-batch-off",
+    "cotangent-both-on",
+    "cotangent-both-off",
+)
 def test_equals_the_function(name, case, kernels, monkeypatch):
     monkeypatch.setenv("EQSIM_KERNELS", kernels)
     plain, wrapped = FUNCTIONS[name]

@@ -114,6 +114,7 @@ def test_axes_of_some_leaves(fleet):
     assert tree_allclose(got, expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_parts_of_a_batch(fleet):
     """A batch is as its parts; an axis of environments may be any."""
     keys = jr.split(jr.key(2), 6)
@@ -258,6 +259,7 @@ def test_wrong_keys():
         eqsim.rollout(env, policy, jax.random.key(0), 1, env_axes=eqx.if_array(0))
 
 
+@pytest.mark.slow
 def test_inside_jit_with_nothing_traced():
     env, policy = eqsim.make("inverted_pendulum"), lambda obs, key: jnp.zeros(1)
     run = lambda: eqsim.rollout(env, policy, jax.random.key(0), 1).last[0].q
@@ -289,6 +291,7 @@ def test_not_finite():
     assert out.result == eqsim.RESULTS.nonfinite_action and int(out.failed_step) == 0
 
 
+@pytest.mark.slow
 def test_first_failing_step():
     """Of many environments the one that failed first, and when."""
     keys, nan = jr.split(jr.key(1), (2, 3)), float("nan")
@@ -339,9 +342,7 @@ def test_stop():
     assert np.array_equal(np.max(episodes.length, axis=-1), last + 1)
 
 
-@pytest.mark.parametrize(
-    "shape", [(), pytest.param((3,), marks=pytest.mark.slow), (2, 3)]
-)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
 def test_going_on(shape):
     """Two rollouts, the second from where the first ended, or one with a bar."""
     key = jr.split(jr.key(8), shape) if shape else jr.key(8)
@@ -354,6 +355,7 @@ def test_going_on(shape):
     assert whole.state.q.shape == (*shape, 6, 2)
 
 
+@pytest.mark.slow  # `test_keys_and_a_fleet` has one axis.
 def test_fleet_of_two_axes(fleet):
     """Robots with two axes, of which one counts."""
     keys = jr.split(jr.key(2), (3, 2))

@@ -27,6 +27,7 @@ def visit(row):
 @pytest.mark.parametrize(
     "rows", (1, 3, MAX_GROUP_SIZE, 2 * MAX_GROUP_SIZE, 2 * MAX_GROUP_SIZE + 5)
 )
+@pytest.mark.quick_cases("3", "69")
 def test_equal(rows):
     x, y = np.random.default_rng(rows).normal(size=(2, rows, 2))
     single = jax.jit(visit)
@@ -40,6 +41,7 @@ def test_equal(rows):
 
 
 @pytest.mark.parametrize("rows", (1, 5, MAX_GROUP_SIZE + 5))
+@pytest.mark.quick_cases("37")
 def test_equal_derivatives(rows):
     x, y = np.random.default_rng(rows).normal(size=(2, rows, 2))
     value = lambda x, y: jnp.sum(each_row(visit, (x, y))["value"] ** 2)

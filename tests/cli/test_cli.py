@@ -152,6 +152,7 @@ def expected_arrays(env, num_envs, length, seed):
 
 
 @pytest.mark.parametrize("name, preset", [("rail", "masses"), ("looping", None)])
+@pytest.mark.quick_cases("looping-None")
 def test_rollout(capsys, rail, tmp_path, name, preset):
     """The numbers are those of `eqsim.rollout`, and the table is of them."""
     line = f"rollout {name} --num-envs 5 --length 12 --seed 3 --out {tmp_path}/a/b.npz"

@@ -221,6 +221,15 @@ def meshes_of(pair):
 
 @pytest.mark.parametrize("margin", (0.0, 0.05))
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+@pytest.mark.quick_cases(
+    "box-mesh-0.0",
+    "mesh-mesh-0.05",
+    "capsule-mesh-0.0",
+    "plane-mesh-0.0",
+    "capsule-cylinder-0.05",
+    "cylinder-cylinder-0.05",
+    "cylinder-box-0.05",
+)
 def test_points(pair, margin):
     for meshes in meshes_of(pair):
         counts, same_count, agree = compare(pair, meshes, margin, 200)
@@ -270,6 +279,7 @@ GRADIENT_PAIRS = [
 
 
 @pytest.mark.parametrize("pair", GRADIENT_PAIRS, ids="-".join)
+@pytest.mark.quick_cases("plane-mesh")
 def test_gradients(pair):
     """By poses, sizes and vertices: forward mode, reverse mode and differences."""
     # Without equal faces, between which rounding would decide.

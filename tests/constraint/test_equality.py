@@ -89,6 +89,7 @@ SLOW = ("connect", "weld", "weld to the world", "connect to the world", "joint a
         for name in CASES
     ],
 )
+@pytest.mark.quick_cases("joint")
 def test_is_that_of_mujoco(name):
     text = ROBOT.format(CASES[name])
     q, qd, expected = states(converged(text))

@@ -128,6 +128,7 @@ def solved(case):
     return jtu.tree_map(np.asarray, jax.jit(solve)(sys, q, qd))
 
 
+@pytest.mark.quick_cases("anchored")
 def test_is_optimal(case, solved):
     """Forces balance, and are those of the pieces at the solution."""
     data, sys, _, _ = case
@@ -159,6 +160,7 @@ def test_line_search(case, solved):
     assert np.all(converged)
 
 
+@pytest.mark.quick_cases("anchored")
 def test_line_search_is_needed(case, solved):
     """Or the test above would say nothing: one full step is not enough here, and the
     solver says so."""

@@ -75,6 +75,7 @@ QUICK = ("muscles",)
         for name in actuators.FILES
     ],
 )
+@pytest.mark.quick_cases("muscles")
 def test_every_parameter(name):
     """At a state at random. What has no influence anywhere is listed."""
     sys = _with_bounds(load_mjcf(actuators.text(name, "Euler")))
@@ -89,6 +90,7 @@ def test_every_parameter(name):
 
 
 @pytest.mark.parametrize("length", (-0.8, 0.0, 0.2, 1.0))
+@pytest.mark.quick_cases("0.0", "1.0")
 def test_muscles_where_laws_change(length):
     """Finite, and equal in both modes, at rest and without activation."""
     sys = load_mjcf(actuators.text("muscles", "Euler"))

@@ -75,6 +75,7 @@ def check_random(seed):
 @pytest.mark.parametrize(
     "seed", (0, 1, 2, *(pytest.param(k, marks=pytest.mark.slow) for k in (3, 4, 5)))
 )
+@pytest.mark.quick_cases("1")
 def test_random_robots(seed):
     check_random(seed)
 
@@ -98,6 +99,7 @@ KINDS = [(name, "Euler") for name in actuators.FILES] + [
 
 
 @pytest.mark.parametrize("name, integrator", KINDS)
+@pytest.mark.quick_cases("muscles-Euler", "dc_motors-RK4", "pids-RK4")
 def test_every_kind(name, integrator):
     text = actuators.text(name, integrator)
     model, sys = mujoco.MjModel.from_xml_string(text), load_mjcf(text)

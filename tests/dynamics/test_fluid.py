@@ -84,6 +84,7 @@ def test_without_a_medium_it_has_no_effect():
 @pytest.mark.parametrize(
     "size", ([0.1, 0.2, 0.3], [0.1, 0.1, 0.3], [0.2, 0.2, 0.2], [0.3, 0.1, 0.1])
 )
+@pytest.mark.quick_cases("size1")
 def test_added_mass(size):
     kind = f'type="ellipsoid" size="{" ".join(map(str, size))}"'
     text = SWIMMING.replace('type="ellipsoid" size=".1 .2 .3"', kind)

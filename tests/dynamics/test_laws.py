@@ -31,6 +31,7 @@ def report(name):
 
 
 @each_system
+@pytest.mark.quick_cases("stacked")
 def test_aba_inverts_the_equation_of_motion(name):
     out, x = report(name), systems.inputs(name)
     times = lambda v: np.einsum("kij,kj->ki", out["crba"], v)
@@ -160,6 +161,7 @@ def test_momentum_is_conserved():
 
 
 @pytest.mark.parametrize("name", ("fixed", "floating"))
+@pytest.mark.quick_cases("floating")
 def test_forces_are_gradients_of_the_potential(name):
     sys = conservative(systems.system(name))
 

@@ -271,6 +271,7 @@ def test_inertia_is_a_kernel():
 
 
 @pytest.mark.parametrize("pipeline", (Spring(substeps=64), Positional(substeps=64)))
+@pytest.mark.quick_cases("pipeline1")
 def test_maximal_coordinates(pipeline):
     """A spring across two joints pulls alike in all pipelines; what they cannot simulate
     they refuse."""

@@ -39,6 +39,7 @@ PAGES = (
 
 
 @pytest.mark.parametrize("page", PAGES)
+@pytest.mark.quick_cases("README.md", "docs/getting_started.md", "docs/your_robot.md")
 def test_examples(page, monkeypatch, tmp_path):
     """All Python blocks of a page, in one namespace."""
     monkeypatch.chdir(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from fuzz.process import SECONDS, summary, Worker
 
 
-COUNT = int(os.environ.get("EQSIM_FUZZ", "2000"))
+COUNT = int(os.environ.get("EQSIM_FUZZ", "200"))
 FIRST = int(os.environ.get("EQSIM_FUZZ_FIRST", "0"))
 SHARES = {
     "mjcf": 0.2,

@@ -137,6 +137,7 @@ def test_a_pattern_is_saved(tmp_path):
 
 
 @pytest.mark.parametrize("name", ("hopper", "reacher"))
+@pytest.mark.quick_cases("reacher")
 def test_an_edited_robot_steps_in_the_same_program(name):
     """Gravity gets a component that was zero, and axes are tilted: the program that was
     compiled for the robot of the file gives what one for the edited robot does."""

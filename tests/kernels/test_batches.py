@@ -58,6 +58,7 @@ def check(function, *args, rtol=1e-5) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
+@pytest.mark.quick_cases("1", "17", "1000")
 def test_sizes(size):
     check(jax.vmap(wrapped), *arguments(0, (size,), (size,)))
     check(jax.vmap(wrapped, (None, 0)), *arguments(1, (), (size,)))
@@ -69,6 +70,7 @@ def test_single():
 
 @pytest.mark.parametrize("dtype", (np.float32, np.float64))
 @pytest.mark.parametrize("size", SIZES)
+@pytest.mark.quick_cases("1-float32", "17-float64", "1000-float32")
 def test_sums_over_the_batch(size, dtype):
     """Gradients by what the batch shares."""
 
@@ -124,6 +126,7 @@ def test_results_do_not_depend_on_threads():
 
 
 @pytest.mark.parametrize("size", (1, WIDTH + 1, 1_000))
+@pytest.mark.quick_cases("17")
 def test_a_batch_gives_what_one_gives(size):
     """Every environment of a batch equals a batch of copies of it, bit for bit."""
     shape, x = arguments(6, (size,), (size,))

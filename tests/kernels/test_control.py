@@ -72,6 +72,7 @@ def never(x, n):
 
 
 @pytest.mark.parametrize("shared", ((), (1,)))
+@pytest.mark.quick_cases("unrolled-shared0", "large-shared1")
 def test_while(size, shared):
     x, n = normal(0, 7), counts(1, 12)
     n = n[0] if shared else n
@@ -117,6 +118,7 @@ def nested(x, n, m):
 
 
 @pytest.mark.parametrize("shared", ((), (1,), (2,), (1, 2)))
+@pytest.mark.quick_cases("unrolled-shared0", "large-shared3")
 def test_nested_loops(size, shared):
     args = [normal(0, 7), counts(1, 5), counts(2, 5)]
     args = [x[0] if k in shared else x for k, x in enumerate(args)]
@@ -143,6 +145,7 @@ def branches(x, n, flag):
 
 
 @pytest.mark.parametrize("shared", ((), (1,), (2,), (1, 2)))
+@pytest.mark.quick_cases("unrolled-shared0", "large-shared3")
 def test_branches(size, shared):
     """Numbers of branches out of range are moved into it."""
     args = [normal(0, 7), counts(1, 9), counts(2, 2) > 0]
@@ -180,6 +183,7 @@ def scans(x, rows, k):
 
 
 @pytest.mark.parametrize("shared", ((), (1,), (2,), (1, 2)))
+@pytest.mark.quick_cases("unrolled-shared2", "large-shared1")
 def test_scans(size, shared):
     args = [normal(0, 7), normal(1, 5, 3), counts(2, 9)]
     args = [x[0] if k in shared else x for k, x in enumerate(args)]
@@ -223,6 +227,7 @@ def carried_arrays(x, k):
 
 
 @pytest.mark.parametrize("shared", ((), (1,), (0,)))
+@pytest.mark.quick_cases("unrolled-shared1", "large-shared2")
 def test_carried_arrays(size, shared):
     args = [normal(0, 40), counts(1, 79, 5)]
     args = [x[0] if k in shared else x for k, x in enumerate(args)]
@@ -355,6 +360,7 @@ def derivatives(x, n, t):
 
 @pytest.mark.parametrize("shared", ((), (1,)))
 @pytest.mark.parametrize("double", (False, True))
+@pytest.mark.quick_cases("large-True-shared1")
 def test_derivatives(size, shared, double):
     """Rounding grows in second derivatives of the repeated products: it is relative to the
     largest number of a result."""

@@ -77,11 +77,13 @@ def arithmetic(x, y):
 
 
 @both
+@pytest.mark.quick_cases("unrolled-forward", "large-reverse")
 def test_arithmetic(mode, size):
     check(mode, lambda x, y: tuple(arithmetic(x, y)), normal(0, 3), normal(1, 3))
 
 
 @both
+@pytest.mark.quick_cases("unrolled-forward", "large-reverse")
 def test_ties_and_zeros(mode, size):
     """Equal operands of extrema, zeros under roots, quotients and in powers."""
     x = np.tile([0.0, 0.5, -0.5, 1.0, 0.0], (BATCH, 1))
@@ -114,6 +116,7 @@ def test_single_precision(mode, size):
 
 @both
 @pytest.mark.parametrize("shared", ((0,), (1,)))
+@pytest.mark.quick_cases("unrolled-shared0-reverse", "large-shared1-forward")
 def test_shared(mode, size, shared):
     args = [normal(0, 3), normal(1, 3)]
     args = [x[0] if k in shared else x for k, x in enumerate(args)]
@@ -141,6 +144,7 @@ def moves(x):
 
 
 @both
+@pytest.mark.quick_cases("unrolled-forward", "large-reverse")
 def test_moves(mode, size):
     check(mode, lambda x: tuple(moves(x)), normal(0, 2, 3))
 
@@ -155,6 +159,7 @@ def test_sort(mode):
 
 
 @both
+@pytest.mark.quick_cases("unrolled-forward", "large-reverse")
 def test_computed_indices(mode, size):
     def function(x, n):
         part = lax.dynamic_slice(x, (n,), (2,))
@@ -235,6 +240,7 @@ def calls(x):
 
 
 @both
+@pytest.mark.quick_cases("unrolled-forward", "large-reverse")
 def test_calls(mode, size):
     function = lambda x: tuple(calls(x))
     if mode == "reverse":
@@ -292,6 +298,7 @@ def listed(x, n):
 
 
 @both
+@pytest.mark.quick_cases("unrolled-forward", "large-reverse")
 def test_loops(mode, size):
     flat = lambda x, n: tuple(jax.tree.leaves(list(loops(x, n))))
     check(mode, flat, normal(0, 3), counts(1, 3), bound=1e-11)
@@ -319,6 +326,7 @@ def test_loops_that_end_by_a_test(size):
 
 
 @both
+@pytest.mark.quick_cases("unrolled-forward", "large-reverse")
 def test_loops_over_large_arrays(mode, size):
     big = normal(0, 20 if size == "large" else 600)
 
@@ -342,6 +350,7 @@ def test_loop_that_no_result_needs(mode, size):
     check(mode, function, normal(0, 4))
 
 
+@pytest.mark.quick_cases("large")
 def test_second_derivatives(size):
     """Reverse mode of forward mode, and of reverse mode."""
     flat = lambda x: tuple(jax.tree.leaves(list(calls(x))))

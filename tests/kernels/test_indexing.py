@@ -57,6 +57,7 @@ def reads(x, k):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.quick_cases("unrolled-per lane", "large-shared", "large-literal")
 def test_reads(size, kind):
     x, k = normal(0, 4, 3, 2), integers(1, -8, 9, 2, 2)
     at_indices(kind, lambda x, k: tuple(reads(x, k)), k, x)
@@ -78,6 +79,9 @@ def writes(x, y, k, mode):
 
 @pytest.mark.parametrize("mode", MODES[:2])
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.quick_cases(
+    "unrolled-per lane-fill", "large-shared-clip", "large-literal-fill"
+)
 def test_writes(size, kind, mode):
     """Also at equal places, in the order of the updates."""
     x, y, k = normal(0, 4, 3, 2), normal(1, 2, 3), integers(2, -6, 7, 2, 2)
@@ -105,6 +109,7 @@ def test_batched_indices(size):
 
 
 @pytest.mark.parametrize("dtype", ("i1", "u1", "u4", "i8", "u8"))
+@pytest.mark.quick_cases("i1", "u8")
 def test_types_of_indices(dtype):
     """Indices beyond 32 bits are as far outside as they are."""
     info = np.iinfo(dtype)
@@ -134,6 +139,7 @@ def slices(x, y, k):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.quick_cases("unrolled-literal", "large-per lane", "large-shared")
 def test_slices(size, kind):
     x, y, k = normal(0, 5, 4), normal(1, 2, 3), integers(2, -9, 10, 2)
     at_indices(kind, lambda x, y, k: tuple(slices(x, y, k)), k, x, y)
@@ -147,6 +153,7 @@ def test_slices(size, kind):
     mode=st.sampled_from(MODES[:2]),
     seed=st.integers(0, 99),
 )
+@pytest.mark.quick_cases("large")
 def test_any_shape(size, shape, count, kind, mode, seed):
     x, y = normal(seed, *shape), normal(seed + 1, count, shape[1])
     k = integers(seed, -2 * shape[0], 2 * shape[0], count)

@@ -87,6 +87,7 @@ def check(dtype, x, y) -> None:
 @pytest.mark.parametrize("dtype", INTEGERS)
 @settings(max_examples=10)
 @given(data=st.data())
+@pytest.mark.quick_cases("i1", "i8", "u4")
 def test_integers(dtype, data):
     """Overflow, division by zero and shifts by too much are defined, as in XLA."""
     x, y = all_pairs(borders(dtype))

@@ -192,6 +192,7 @@ print(json.dumps(work()))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.slow  # test_another_process_compiles_nothing shares one too.
 def test_forked_processes_share_a_store(tmp_path):
     """They write the same objects at once. They are forked before JAX has started."""
     last = json.loads(script(FORKS, tmp_path))
@@ -206,6 +207,7 @@ def spawned(place: str, start, results) -> None:
     results.put([np.allclose(y, expected(k), atol=1e-6) for k, y in zip((2, 3), got)])
 
 
+@pytest.mark.slow  # test_another_process_compiles_nothing shares one too.
 def test_spawned_processes_share_a_store(tmp_path):
     context = multiprocessing.get_context("spawn")
     start, results = context.Barrier(3), context.Queue()

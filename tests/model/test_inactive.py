@@ -219,6 +219,7 @@ SLOW = ("flags on", "elliptic", "fixed and free", "motors", "laws")
         for name in NAMES
     ],
 )
+@pytest.mark.quick_cases("flags off")
 def test_inactive_parameters_have_no_influence(name):
     """And the others have; one test, so that derivatives are computed once."""
     mask, found = (

@@ -43,6 +43,7 @@ def _assert_agreement(name, model, states, qdd, target, tolerance):
         ("hopper", "single"),
     ],
 )
+@pytest.mark.quick_cases("half_cheetah-double")
 def test_acceleration(name, precision):
     tolerance = TOLERANCE[precision]
     with jax.enable_x64(precision == "double"):

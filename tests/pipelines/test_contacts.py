@@ -125,6 +125,7 @@ def test_weight_is_carried(pipeline):
 
 
 @each
+@pytest.mark.quick_cases("Spring")
 def test_what_acts_acts_back(pipeline):
     """Forces are equal and opposite, also their moments; and they are what changes the
     momentum of each tree in the first substep."""

@@ -68,6 +68,7 @@ def follow(pipeline, sys, data, count):
 
 
 @both
+@pytest.mark.quick_cases("implicit")
 def test_trajectory(integrator):
     text = MIXED.format(integrator.value)
     model, sys = converged(mujoco.MjModel.from_xml_string(text)), load_mjcf(text)
@@ -248,6 +249,7 @@ def test_an_integrator_of_ones_own():
 
 
 @both
+@pytest.mark.quick_cases("implicitfast")
 def test_kernels(integrator):
     """Steps compile to kernels and agree with XLA."""
     sys = load_mjcf(MIXED.format(integrator.value))

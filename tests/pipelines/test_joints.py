@@ -78,6 +78,7 @@ def path(request):
     return run(pipeline.init(SYS, q, qd))
 
 
+@pytest.mark.quick_cases("Positional")
 def test_limits_hold(path):
     """A weight leans on the limit of a hinge, without bouncing back."""
     angle, rate = path.q[:, coordinate("limit")], path.qd[:, dof("limit")]

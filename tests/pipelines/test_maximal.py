@@ -150,6 +150,7 @@ def test_momentum(pipeline):
 
 
 @pytest.mark.parametrize("kind", (Spring, Positional), ids=lambda x: x.__name__)
+@pytest.mark.quick_cases("Positional")
 def test_puck(kind):
     """Coulomb friction slows it down by mu g, until it sticks."""
     sys, pipeline = load_mjcf(PUCK), kind()

@@ -100,6 +100,7 @@ FOLLOWED = {
 
 
 @pytest.mark.parametrize("name", FOLLOWED)
+@pytest.mark.quick_cases("rotations, RK4")
 def test_trajectory(name):
     model, sys = both(FOLLOWED[name])
     data = draw(model, 5)

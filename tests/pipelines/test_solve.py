@@ -101,6 +101,7 @@ def test_constraints_are_a_choice():
 
 
 @pytest.mark.parametrize("integrator", ("Euler", "RK4", "implicitfast"))
+@pytest.mark.quick_cases("implicitfast")
 def test_advance(integrator):
     """One call is a step and the solution at its start, in and out of contact."""
     text = BALL.format(cone="elliptic", condim=4)

@@ -71,6 +71,7 @@ def measured(sys, q):
 
 
 @pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.quick_cases("pair1")
 def test_distances(pair):
     sys, model = robot(*pair)
     assert sys.nsensor == model.nsensor == 4

@@ -34,6 +34,7 @@ def check(worst, tolerance=1e-8):
 
 
 @pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.quick_cases("rest")
 def test_robot(group):
     sys, model = models.robot(tuple(GROUPS[group]()))
     assert sys.nsensor == model.nsensor
@@ -66,6 +67,7 @@ def coupled_states(model, count):
     ),
     ids=("coupled", "strung"),
 )
+@pytest.mark.quick_cases("strung")
 def test_forces_between_links(text, sites):
     """Equality constraints and spatial tendons act on links from outside."""
     text = text.format(sensors="".join(models.rows(AT_SITES, "site", sites)))

@@ -87,6 +87,7 @@ def hits(sys, model, count, seed=3):
 
 
 @pytest.mark.parametrize("name", ("mesh", "cube", "hills"))
+@pytest.mark.quick_cases("cube")
 def test_gradients(name):
     """Of distances and normals, by the ray and by vertices, heights and poses."""
     sys, model = room(name)

@@ -90,6 +90,7 @@ def test_zero():
 
 
 @pytest.mark.parametrize("angle", ANGLES[::2])
+@pytest.mark.quick_cases("0.01")
 def test_gradients(angle):
     """First and second derivatives; neutral poses are where others have NaN."""
 

@@ -49,6 +49,7 @@ WRAPPED = {
 
 
 @pytest.mark.parametrize("name", WRAPPED)
+@pytest.mark.quick_cases("randomized inside")
 def test_shows_the_present_state(name):
     """In a rollout of a batch, each observation is the picture of its state."""
     env = WRAPPED[name]

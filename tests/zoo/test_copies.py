@@ -57,6 +57,7 @@ def test_agents(name):
 
 
 @each_copy
+@pytest.mark.quick_cases("cloudpickle")
 def test_training_goes_on(copied, getkey):
     agent, env = AGENTS["es"], AutoReset(TimeLimit(Rail(), 5))
     state = init(agent, getkey(), env)

@@ -90,6 +90,7 @@ DATA = created((4, 1, 3), (False, True, False), {1}, dictionaries)
 
 
 @pytest.mark.parametrize("draw", ("sample", "sample_sequences"))
+@pytest.mark.quick_cases("sample")
 def test_host_and_device_are_equal(draw, getkey):
     """Bit by bit: called, compiled, and for many keys at once; equal keys draw alike."""
     host, keys = DATA.on_host(), jr.split(getkey(), 3)

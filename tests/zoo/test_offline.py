@@ -139,6 +139,7 @@ def test_bc_of_one_action_equals_numpy():
 
 @each_kind
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.quick_cases("1-numbers")
 def test_iql_equals_numpy(levels, seed):
     agent = offline.IQL(levels=levels, weight_limit=1.0, reward_scale=2.0, **SMALL)
     batch, state = random_batch(seed, levels=levels), first(agent, 3, 2, seed)
@@ -307,6 +308,7 @@ def test_cql_equals_numpy():
 
 
 @pytest.mark.parametrize("expectile", (0.5, 0.7, 0.95))
+@pytest.mark.quick_cases("0.7")
 def test_expectile(expectile, getkey):
     r"""The least of the loss is where $\tau E(x - v)^+ = (1 - \tau) E(v - x)^+$."""
     x = jr.normal(getkey(), (1000,))
@@ -337,6 +339,7 @@ def test_levels_have_numbers(levels):
 
 
 @pytest.mark.parametrize("expectile", (0.7, 0.9))
+@pytest.mark.quick_cases("0.9")
 def test_iql_knows_the_chain(expectile):
     r"""Of two equally frequent actions the expectile is $\tau \max + (1 - \tau) \min$."""
     agent = offline.IQL(levels=2, expectile=expectile, temperature=2.0, **TABLE)

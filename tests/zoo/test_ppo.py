@@ -50,6 +50,7 @@ PROBES = {
 
 @both_kinds
 @pytest.mark.parametrize("env", PROBES.values(), ids=PROBES)
+@pytest.mark.quick_cases("delayed-levels", "observed_action-continuous")
 def test_values_of_probes(env, agent):
     """The value function learns the known values, the discount too; and the policy comes
     near the best."""
@@ -172,6 +173,7 @@ def random_batch(agent, key):
 @pytest.mark.parametrize(
     "levels, squashed", ((0, (True, True)), (0, (True, False)), (4, (True, True)))
 )
+@pytest.mark.quick_cases("0-squashed1")
 def test_loss_is_numpy(levels, squashed, getkey):
     """Surrogate, values and entropy, row by row in NumPy (equation 9 of the paper); with
     levels, values are clipped."""

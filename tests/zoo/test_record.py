@@ -243,6 +243,7 @@ ROLLOUTS = {
 
 
 @pytest.mark.parametrize("env, shape, stop", ROLLOUTS.values(), ids=ROLLOUTS)
+@pytest.mark.quick_cases("one, endless")
 def test_from_a_trajectory(env, shape, stop):
     """By a plain loop over what was reported."""
     keys = jr.split(jr.key(2), shape) if shape else jr.key(2)

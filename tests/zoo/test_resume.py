@@ -81,6 +81,7 @@ def same(result, whole, agent=Search()):
 
 
 @pytest.mark.parametrize("number", (signal.SIGINT, signal.SIGTERM))
+@pytest.mark.quick_cases("15")
 def test_a_signal_saves_and_returns(whole, tmp_path, number):
     logger, before = Signal(5, number), signal.getsignal(number)
     out = tmp_path / "run"

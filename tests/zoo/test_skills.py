@@ -246,6 +246,7 @@ LIMITED = {
 
 
 @pytest.mark.parametrize("name", LIMITED)
+@pytest.mark.quick_cases("dads, continuum")
 def test_limits_of_deviations_are_those_of_the_agent(batches, name):
     """And not those of the agent that made the state."""
     agent, state, batch = batches[name]
@@ -272,6 +273,7 @@ def batches():
 
 
 @pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.quick_cases("dads, all is described")
 def test_gradients_flow_only_where_they_should(batches, name):
     """The reward is a number to SAC, and the policy one to the network of skills."""
     agent, state, batch = batches[name]

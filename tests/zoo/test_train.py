@@ -175,6 +175,7 @@ def test_nan_env_ends_the_run(tmp_path):
         (36, "`state.best` became NaN or infinite"),
     ),
 )
+@pytest.mark.quick_cases("36-`state.best` became NaN or infinite")
 def test_bad_numbers_end_the_run(tmp_path, after, words):
     """In the middle of a turn, and in its last iteration, where no metric shows it. The
     checkpoint before them is kept, and the rows show what happened."""
