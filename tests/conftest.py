@@ -23,7 +23,16 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 hypothesis.settings.register_profile(
     "eqsim", derandomize=True, deadline=None, database=None, max_examples=20
 )
+hypothesis.settings.register_profile(
+    "quick", hypothesis.settings.get_profile("eqsim"), max_examples=5
+)
 hypothesis.settings.load_profile("eqsim")
+
+
+def pytest_configure(config):
+    """Draw fewer examples where slow tests are left out."""
+    if config.option.markexpr == "not slow":
+        hypothesis.settings.load_profile("quick")
 
 
 @pytest.hookimpl(tryfirst=True)

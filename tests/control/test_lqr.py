@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 import scipy.linalg
-from helpers import check_gradients
+from helpers import check_gradients, examples
 from hypothesis import given, settings, strategies as st
 from lq_problems import dense, positive, random_lq
 
@@ -63,7 +63,7 @@ def test_bad_input():
 
 
 # Each example compiles.
-@settings(max_examples=4)
+@settings(max_examples=examples(4))
 @given(T=st.integers(1, 4), nx=st.integers(1, 4), nu=st.integers(1, 3))
 def test_finite_horizon(T, nx, nu):
     """The optimum of the dense problem, sequential and parallel in time."""

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
-from helpers import tree_allclose
+from helpers import examples, tree_allclose
 from hypothesis import given, settings, strategies as st
 
 import eqsim
@@ -82,7 +82,7 @@ def test_random_robots(seed):
 
 @pytest.mark.slow
 @given(seed=st.integers(0, 100_000))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_many_random_robots(seed):
     check_random(seed)
 

@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 import pytest
 import tendons
-from helpers import check_gradients
+from helpers import check_gradients, examples
 from hypothesis import given, settings, strategies as st
 
 import eqsim.testing
@@ -86,7 +86,7 @@ def test_steps_of_random_systems(seed):
 
 
 @pytest.mark.slow
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(seed=st.integers(0, 100_000))
 def test_more_random_systems(seed):
     compare(seed)
@@ -300,7 +300,7 @@ POINTS = st.tuples(*3 * [st.sampled_from((-2.0, -1.0, 0.0, 0.3, 1.0, 1.5))])
     end=POINTS,
     side=st.none() | POINTS,
 )
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_degenerate_wraps_have_finite_derivatives(kind, start, end, side):
     """Points in a line with the center, on the surface, inside, coincident."""
     points = [jnp.asarray(x) for x in (start, end) + (() if side is None else (side,))]
@@ -378,7 +378,7 @@ def test_limit_of_a_tendon_within_one_link():
 
 
 @given(seed=st.integers(0, 100_000), nlink=st.integers(1, 6))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_round_trip(seed, nlink):
     sys = random_system(seed, nlink, num_roots=1, with_tendons=True)
     again = load_mjcf(write_mjcf(sys))

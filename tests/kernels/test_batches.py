@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import examples
 from hypothesis import given, settings, strategies as st
 from jax import lax
 from kernels.harness import WIDTH
@@ -86,7 +87,7 @@ def nested(axes):
     return ft.reduce(lambda fn, pair: jax.vmap(fn, pair), reversed(axes), wrapped)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     axes=st.lists(st.sampled_from([(0, 0), (None, 0), (0, None)]), max_size=3),
     sizes=st.lists(st.integers(1, 2 * WIDTH + 1), min_size=3, max_size=3),

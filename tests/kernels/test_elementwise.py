@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special
+from helpers import examples
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 from jax import lax
@@ -150,7 +151,7 @@ def test_exact_at_borders(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_exact(dtype, data):
     x, y = (data.draw(numbers(dtype, 40)) for _ in range(2))
@@ -208,7 +209,7 @@ def test_functions_at_borders(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_functions(dtype, data):
     x, y = (flushed(data.draw(numbers(dtype, 40))) for _ in range(2))

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import examples
 from hypothesis import given, HealthCheck, settings, strategies as st
 from jax import lax
 from kernels.harness import compare, Kernel, WIDTH
@@ -13,7 +14,8 @@ from eqsim import _kernels as kernels
 
 BATCH = WIDTH + 3
 few = settings(
-    max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(5),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 KINDS = ("literal", "shared", "per lane")
 MODES = ("fill", "clip", "promise_in_bounds")

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import examples
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 from jax import lax
@@ -85,7 +86,7 @@ def check(dtype, x, y) -> None:
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(data=st.data())
 @pytest.mark.quick_cases("i1", "i8", "u4")
 def test_integers(dtype, data):

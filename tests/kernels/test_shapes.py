@@ -4,6 +4,7 @@ unrolled and on arrays in memory."""
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import examples
 from hypothesis import given, HealthCheck, settings, strategies as st
 from jax import lax
 from kernels.harness import assert_same, compare, Kernel, WIDTH
@@ -14,7 +15,8 @@ from eqsim import _kernels as kernels
 BATCH = WIDTH + 1
 # A kernel per example: few of them, with many operations in each.
 few = settings(
-    max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(6),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 shapes = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
 

@@ -19,6 +19,7 @@ from _features import features
 from _reference import converge, errors, forward, TOLERANCE
 from _separation import largest_separation, separation
 from _states import States
+from helpers import examples
 from hypothesis import given, Phase, settings, strategies as st
 
 import eqsim
@@ -39,14 +40,14 @@ def check(seed, count, links, variations):
 
 
 @given(seed=st.integers(0, 10_000))
-@settings(max_examples=3, phases=PHASES)
+@settings(max_examples=examples(3), phases=PHASES)
 def test_random_systems(seed):
     check(seed, 4, links=2, variations=2)
 
 
 @pytest.mark.slow
 @given(seed=st.integers(0, 1_000_000))
-@settings(max_examples=MANY, phases=PHASES)
+@settings(max_examples=examples(MANY), phases=PHASES)
 def test_many_random_systems(seed):
     check(seed, 9, links=4, variations=0)
 

@@ -55,6 +55,25 @@ MIXED = """
   </actuator>
 </mujoco>"""
 
+# Two links in wind, with all that the derivatives of the fluid and of actuators read.
+SMALL = """
+<mujoco>
+  <option timestep="0.005" integrator="{}" density="60" viscosity=".3" wind=".3 -.2 .1"/>
+  <default><geom contype="0" conaffinity="0" fluidshape="ellipsoid"/></default>
+  <worldbody>
+    <body><joint name="one" axis="1 0 2" damping=".1"/>
+      <geom type="ellipsoid" size=".1 .2 .3" pos=".05 .1 .02" euler="20 30 40"/>
+      <body pos=".4 0 0"><joint name="two" axis="0 1 0" armature=".1"/>
+        <geom type="box" size=".1 .15 .05" pos=".1 0 0"/></body>
+    </body>
+  </worldbody>
+  <actuator>
+    <velocity joint="one" kv="3"/>
+    <general joint="two" dyntype="filter" dynprm=".05" biastype="affine"
+      gainprm="20" biasprm=".1 -20 -3" actearly="true"/>
+  </actuator>
+</mujoco>"""
+
 
 def follow(pipeline, sys, data, count):
     """Coordinates, velocities and activations after each of `count` steps."""
@@ -153,9 +172,11 @@ def test_random_systems(seeds, integrator):
     ),
     ids=lambda x: x.value,
 )
-def test_gradients(integrator):
+@pytest.mark.parametrize("robot", (SMALL, MIXED), ids=("small", "mixed"))
+@pytest.mark.quick_cases("small-implicitfast")
+def test_gradients(integrator, robot):
     """By every number of the robot, the state and the input; also at rest."""
-    sys = load_mjcf(MIXED.format(integrator.value))
+    sys = load_mjcf(robot.format(integrator.value))
     states = [random_configuration(k, sys, scale) for k, scale in ((0, 0.0), (1, 1.0))]
     q, qd = (jnp.stack(x) for x in zip(*states, strict=True))
     act, ctrl = 0.1 * jnp.ones((2, sys.na)), 0.3 * jnp.ones((2, sys.nu))

@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 import pytest
 import sensor_models as models
+from helpers import examples
 from hypothesis import given, settings, strategies as st
 from trajectories import converged
 
@@ -138,13 +139,13 @@ def test_random_systems(seed):
 
 @pytest.mark.slow
 @given(seed=st.integers(4, 10_000).filter(lambda seed: seed % 2))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_many_random_systems(seed):
     check_random(seed)
 
 
 @given(scale=st.floats(0.05, 3.0), seed=st.integers(0, 1000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_cutoffs(scale, seed):
     """Cutoffs are parameters: the same program for all."""
     sys, model = cut_robot()

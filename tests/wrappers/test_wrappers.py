@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from helpers import check_gradients, tree_allclose
+from helpers import check_gradients, examples, tree_allclose
 from hypothesis import given, settings, strategies as st
 from toys import Rail
 
@@ -87,7 +87,7 @@ def shapes(tree):
 
 
 @everywhere
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(n=st.integers(2, 3), batch=st.sampled_from([(), (1,), (3,), (2, 3)]))
 def test_structure(name, n, batch):
     """A step returns what a reset does, in every batch; nothing is compiled."""

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import safetensors
 import safetensors.numpy
+from helpers import examples
 from hypothesis import given, HealthCheck, settings, strategies as st
 from zoo.states import bits
 
@@ -118,7 +119,10 @@ def test_types_without_a_format_are_named(tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=examples(60),
+)
 @given(share=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
 def test_any_damage_is_seen(written, tmp_path, share, flip):
     """Every byte counts, in the first line as in the numbers; so does every missing one."""

@@ -61,6 +61,7 @@ def whole(tmp_path_factory):
     return train(Search(), Rail(), Plan(**ARGS), out=folder)
 
 
+@pytest.mark.slow
 def test_run_and_resume(whole, jumping, tmp_path):
     """States, counters and metrics are those of a steady clock, time only increases, and
     a checkpoint is written in each turn that asks for one."""

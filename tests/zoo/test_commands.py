@@ -111,6 +111,7 @@ def test_a_run(capsys, tmp_path):
 
 
 @needs_opengl
+@pytest.mark.slow  # `test_video.py` writes animations.
 def test_an_animation(capsys, tmp_path):
     """Of one episode, at the pace of the robot: one picture in about 0.05 s."""
     dt = float(Rail().dt)
@@ -267,6 +268,7 @@ def test_presets_are_defaults(capsys, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("anneal, expected", [(64, 96.0), (32, 32.0), (0, 0.0)])
+@pytest.mark.quick_cases("32-32.0")
 def test_annealing_over_the_whole_run(capsys, monkeypatch, anneal, expected):
     """A preset that anneals until its end does so with another number of steps; an
     extension beyond that is reported."""
@@ -380,6 +382,7 @@ def started(folder, options, turns):
     return process
 
 
+@pytest.mark.slow  # `test_resume.py` sends a signal within the process.
 def test_ctrl_c(capsys, tmp_path):
     """It saves, says how to go on, and the run ends as one that was left alone."""
     options = "--steps 60000 --episode-length 10 --pool-size 4 --turns 300"

@@ -43,6 +43,7 @@ def check_equal(first, second):
 
 
 @each_case
+@pytest.mark.quick_cases("11-3-2-1", "10-7-2-3", "9-3-1-1")
 def test_values_and_first_derivatives(height, kernel, stride, padding):
     def everything(function, primals):
         y, pull = jax.vjp(function, *primals)
@@ -59,6 +60,7 @@ def test_values_and_first_derivatives(height, kernel, stride, padding):
 
 
 @pytest.mark.parametrize("height,kernel,stride,padding", CASES[::3])
+@pytest.mark.quick_cases("11-3-2-1")
 def test_second_derivatives(height, kernel, stride, padding):
     def product(function, primals):
         loss = lambda *primals: jnp.sum(jnp.sin(function(*primals)))
@@ -80,6 +82,7 @@ def test_second_derivatives(height, kernel, stride, padding):
 
 
 @pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0)])
+@pytest.mark.quick_cases("axes0")
 def test_batches(axes):
     def everything(function, primals):
         loss = lambda *primals: jnp.sum(jnp.sin(function(*primals)))

@@ -44,6 +44,7 @@ def _environment(name):
 
 
 @pytest.mark.parametrize("name", eqsim.AGENTS.names())
+@pytest.mark.quick_cases("ppo", "sac", "dads", "es", "gciql")
 def test_agents(name):
     make = eqsim.AGENTS.get(name)
     if not make.__module__.startswith("eqsim_zoo"):

@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers import examples
 from hypothesis import given, settings, strategies as st
 
 from eqsim_zoo.data import load_data
@@ -35,7 +36,7 @@ def rows_of(lengths, terminals):
     }
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=5))
 def test_rows(episodes):
     """The rows of D4RL. A trajectory ends where the next row is not of the same episode,

@@ -48,6 +48,7 @@ def test_is_a_plain_loop(state):
     assert np.array_equal(again.returns, found.returns)
 
 
+@pytest.mark.slow
 def test_members_are_evaluated_in_the_same_episodes(state):
     key = jax.random.key(5)
     members = members_of([Search(), Search(rate=1.0)], 0, 1)

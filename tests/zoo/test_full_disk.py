@@ -100,6 +100,7 @@ def test_best_state_on_a_full_disk(whole, tmp_path, no_room):
 
 
 @pytest.mark.parametrize("copies", (False, slow(True)))
+@pytest.mark.slow
 def test_best_state_at_each_moment(whole, tmp_path, monkeypatch, copies):
     """A process may die between two files: `last.ckpt` names no best state that
     `best.ckpt` does not hold."""
@@ -148,6 +149,7 @@ def test_no_checkpoint_without_its_metrics(whole, tmp_path, no_room, name):
 @needs_full
 @pytest.mark.filterwarnings("ignore::eqsim_zoo.training.RunWarning")
 @pytest.mark.parametrize("files", (CHECKPOINTS, ("metrics.jsonl",)))
+@pytest.mark.quick_cases("files1")
 def test_full_disk_at_the_end(whole, tmp_path, no_room, files):
     """An error says that the end is missing; its result is kept, and the run resumes."""
     last = whole.counters.turn

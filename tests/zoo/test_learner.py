@@ -164,6 +164,7 @@ def test_several_networks_and_constants(getkey):
         assert not tree_allclose(pick(new.model), pick(nets))
 
 
+@pytest.mark.slow  # `test_members_learn_as_by_themselves` maps whole agents.
 def test_vmapped_over_learning_rates(getkey):
     """A fleet of learners, each with its own rate: each alone."""
     rates, net = jnp.array([1e-3, 1e-2, 1e-1]), network(getkey())

@@ -75,6 +75,7 @@ def test_directions_are_of_equal_length_and_sum_to_zero():
     np.testing.assert_allclose(point, [0.6, 0.8], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_rewards_sac_for_progress():
     """By the new embedding; nothing but the reward reaches SAC."""
     agent = zoo.METRA(sac=TINY, hidden=(8,))
@@ -116,6 +117,7 @@ def statistics_of_target(sac, state, batch, found):
     close("temperature_loss", loss)
 
 
+@pytest.mark.slow
 def test_evaluations_have_the_intrinsic_return():
     """The sum over each episode, up to its end; the episodes are those of the policy."""
     agent, env, key = zoo.METRA(sac=TINY, hidden=(8,)), plane(), jr.key(4)

@@ -79,6 +79,7 @@ slow = pytest.mark.slow  # Two agents learn in `make test`.
         for name in SEEING
     ],
 )
+@pytest.mark.quick_cases("ppo")
 def test_learns_from_images(name):
     """The best action follows the gray value of an image; a policy that does not see it
     gets at most 0.75."""
@@ -111,6 +112,7 @@ BLIND = {
 
 
 @pytest.mark.parametrize("name", BLIND)
+@pytest.mark.quick_cases("sac")
 def test_actors_see_their_parts_only(name, getkey):
     """Actions do not change with the other parts, which may be missing; values do."""
     agent = BLIND[name]
@@ -140,6 +142,7 @@ def first_value(networks, obs):
     return networks.value(networks.value.first_memory(), x)[1]
 
 
+@pytest.mark.slow
 def test_a_vector_gives_the_network_itself(getkey):
     """The networks of vectors are those without an encoder, so that checkpoints of both
     are the same."""
@@ -176,6 +179,7 @@ def remembered():
     return state.learner.model, *turn(agent, state, env, jr.key(2))
 
 
+@pytest.mark.slow
 def test_encoded_sequences_are_those_of_collection(remembered):
     """Density and value of a batch are those of plain loops over the images, which the
     encoders see one by one; the policy is left with the hidden states of these loops."""

@@ -114,6 +114,7 @@ each_kind = pytest.mark.parametrize("levels", (0, 3), ids=("numbers", "levels"))
 
 @each_kind
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.quick_cases("1-numbers", "0-levels")
 def test_bc_equals_numpy(levels, seed):
     agent, batch = offline.BC(levels=levels, **SMALL), random_batch(seed, levels=levels)
     state = first(agent, 3, 2, seed)
@@ -187,6 +188,7 @@ def test_td3_bc_equals_numpy():
 
 
 @each_kind
+@pytest.mark.quick_cases("numbers")
 def test_awac_equals_numpy(levels):
     """With critics to which all actions are equal, so that it does not matter which are
     drawn: then it clones."""
@@ -251,6 +253,7 @@ def _linear(critic, slope, offset):
     return eqx.tree_at(where, critic, (weight, bias * 0.0 + offset))
 
 
+@pytest.mark.slow  # `test_cql_equals_numpy` has the same sum.
 def test_cql_estimates_the_integral():
     r"""$\int e^{c + w a} da = e^c \prod 2 \sinh(w_i) / w_i$ over $[-1, 1]^n$."""
     agent = offline.CQL(num_actions=20_000, hidden=(), learning_rate=0.0)
@@ -308,7 +311,7 @@ def test_cql_equals_numpy():
 
 
 @pytest.mark.parametrize("expectile", (0.5, 0.7, 0.95))
-@pytest.mark.quick_cases("0.7")
+@pytest.mark.quick_cases("0.95")
 def test_expectile(expectile, getkey):
     r"""The least of the loss is where $\tau E(x - v)^+ = (1 - \tau) E(v - x)^+$."""
     x = jr.normal(getkey(), (1000,))
@@ -324,6 +327,7 @@ def test_expectile(expectile, getkey):
 
 
 @pytest.mark.parametrize("levels", (2, 3, 5))
+@pytest.mark.quick_cases("3")
 def test_levels_have_numbers(levels):
     table = Levels(levels, 3)
     numbers = jnp.arange(table.count)
@@ -339,7 +343,7 @@ def test_levels_have_numbers(levels):
 
 
 @pytest.mark.parametrize("expectile", (0.7, 0.9))
-@pytest.mark.quick_cases("0.9")
+@pytest.mark.slow  # The losses equal those in NumPy.
 def test_iql_knows_the_chain(expectile):
     r"""Of two equally frequent actions the expectile is $\tau \max + (1 - \tau) \min$."""
     agent = offline.IQL(levels=2, expectile=expectile, temperature=2.0, **TABLE)
@@ -361,6 +365,7 @@ def test_iql_knows_the_chain(expectile):
 
 
 @pytest.mark.parametrize("weight", (0.0, 0.3, 1.0))
+@pytest.mark.quick_cases("1.0")
 def test_discrete_cql_knows_the_chain(weight):
     r"""$p_a 2 (Q_a - y_a) + \alpha' (\mathrm{softmax}(Q)_a - p_a) = 0$ for recorded
     frequencies $p_a$."""
@@ -404,6 +409,7 @@ def test_bc_knows_the_bandit():
 @pytest.mark.parametrize(
     "temperature", (0.5, pytest.param(2.0, marks=pytest.mark.slow))
 )
+@pytest.mark.slow  # The losses equal those in NumPy.
 def test_awac_knows_the_bandit(temperature):
     r"""$\pi(a) \propto p(a)\,e^{r(a) / \lambda}$."""
     agent = offline.AWAC(levels=3, temperature=temperature, num_actions=64, **TABLE)

@@ -70,6 +70,7 @@ def test_conforms(name):
 
 
 @pytest.mark.parametrize("name", quick_and_slow("iql"))
+@pytest.mark.slow  # `test_resume.py` has the checks of training online.
 def test_stopped_and_resumed(name, data, tmp_path):
     """Bit by bit as if it had not been."""
     from zoo.test_resume import Signal
@@ -233,6 +234,7 @@ def test_host_and_device_teach_the_same(data):
 # From recordings to practice.
 
 
+@pytest.mark.slow
 def test_fine_tuning(data):
     """It begins as good as it was, remembers the recording, and goes on."""
     env = Rail()
@@ -307,6 +309,7 @@ def test_goals_in_hindsight(walks):
 
 
 @pytest.mark.parametrize("name", ("gcbc", pytest.param("gciql", marks=slow)))
+@pytest.mark.slow
 def test_goals_are_reached(name, walks):
     """Out of random walks, of which few reach theirs."""
     env, data = walks
@@ -352,6 +355,7 @@ def test_goals_have_to_be_told(walks):
 # What is learned of pictures, and what is not learned.
 
 
+@pytest.mark.slow
 def test_pictures_and_numbers():
     """Encoders of their own or a shared one, which the critic alone teaches."""
     draws, rows = np.random.default_rng(0), 6

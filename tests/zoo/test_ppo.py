@@ -232,6 +232,7 @@ def test_loss_is_numpy(levels, squashed, getkey):
 
 
 @both_kinds
+@pytest.mark.quick_cases("continuous")
 def test_act(agent, getkey):
     """Without a key the middle of the policy, the same each time; with one, draws, whose
     levels are those between the bounds."""
@@ -249,6 +250,7 @@ def test_act(agent, getkey):
         assert len(np.unique(drawn)) == 300
 
 
+@pytest.mark.slow
 def test_learning_rate_goes_to_zero():
     """Over so many steps: in the first iteration it is whole, after them nothing moves."""
     rate, length = jnp.array(0.3), jnp.array(100.0)
@@ -313,6 +315,7 @@ def test_fields():
     assert len({jtu.tree_structure(agent) for agent in agents}) == 1
 
 
+@pytest.mark.slow
 def test_activation_and_epsilon_are_options():
     """The activation of both networks, and the denominator of Adam: with a large epsilon
     the first step is the learning rate times the gradient over it."""

@@ -212,6 +212,7 @@ class Counter(eqsim.AbstractController):
         return memory + 1.0, memory
 
 
+@pytest.mark.slow
 def test_memory_of_a_controller(monkeypatch):
     """It begins with each episode, and lasts from one piece of a recording to the next;
     actions are clipped, with noise and without."""
@@ -300,6 +301,7 @@ SHORT = "--steps 120 --episode-length 10 --pool-size 4 --turns 6 --evaluations 2
 
 
 @pytest.mark.usefixtures("names")
+@pytest.mark.slow
 def test_the_command(capsys, tmp_path):
     """Shares of random actions and of an agent, in one file, with what is known of them;
     without a run, only random actions. Nothing is overwritten by mistake."""

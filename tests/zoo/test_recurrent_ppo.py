@@ -143,6 +143,7 @@ def loop(networks, steps, batch):
     yield means, values, nexts
 
 
+@pytest.mark.slow
 def test_batches_are_what_happened(collected):
     """Both batches, the second from the memories that the first one has left: the
     density is that of the policy that drew; advantages are a plain sum of later errors,

@@ -147,6 +147,7 @@ slow = lambda name: pytest.param(name, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("name", (slow("search"), "ppo", slow("sac")))
+@pytest.mark.slow  # `test_a_signal_saves_and_returns` resumes too.
 def test_kill_and_resume(name, tmp_path):
     agent = AGENTS.get(name, Search())
     process = started(tmp_path / "killed", name)

@@ -101,6 +101,7 @@ def made():
 SIZES = {"length": 4, "hold": 2, "horizon": 1}
 
 
+@pytest.mark.slow  # `test_plans_end_with_the_episode` plans too.
 def test_plans(made):
     """Skills are held, and are skills."""
     agent, state, env = made
@@ -155,6 +156,7 @@ def test_refuses_plans(made):
         zoo.skills.follow_skills(agent, state, env, jr.key(0), episodes=0)
 
 
+@pytest.mark.slow
 def test_picture(made, tmp_path):
     """With limits and without."""
     agent, state, env = made

@@ -11,6 +11,7 @@ import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
 import pytest
+from helpers import examples
 from scipy import stats
 from zoo.agents import act, init, iterate
 from zoo.skills import dads, diayn, plane, TINY
@@ -169,7 +170,7 @@ def mixture(model, x, z, change):
     sampled=st.booleans(),
     seed=st.integers(0, 2**16),
 )
-@hypothesis.settings(max_examples=12, deadline=None)
+@hypothesis.settings(max_examples=examples(12), deadline=None)
 def test_predictability(skills, components, omitted, unit, sampled, seed):
     """As plain loops say, and at most the logarithm of the number of skills."""
     rng = np.random.default_rng(seed)
@@ -246,7 +247,7 @@ LIMITED = {
 
 
 @pytest.mark.parametrize("name", LIMITED)
-@pytest.mark.quick_cases("dads, continuum")
+@pytest.mark.slow  # Optimizes a model until it reaches its limits.
 def test_limits_of_deviations_are_those_of_the_agent(batches, name):
     """And not those of the agent that made the state."""
     agent, state, batch = batches[name]
@@ -338,6 +339,7 @@ def test_update_learns_from_the_reward(batches):
     assert testing.tree_allclose(one.sac, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_newest_dynamics_reward(batches):
     """As in algorithm 1 of DADS: first the step of the dynamics, then the reward."""
     agent, state, batch = batches["dads"]
@@ -419,7 +421,8 @@ def test_mix():
 
 
 @hypothesis.given(seed=st.integers(0, 2**16), length=st.integers(1, 5))
-@hypothesis.settings(max_examples=15, deadline=None)
+@hypothesis.settings(max_examples=examples(15), deadline=None)
+@pytest.mark.slow
 def test_returns_of_episodes(seed, length):
     """Of all that is remembered, as a plain loop says, also after the ring has gone
     round."""
@@ -517,6 +520,7 @@ def test_refuses_options():
         dads().init(jr.key(0), training(UniformSkills(2)))
 
 
+@pytest.mark.slow  # `test_update_learns_from_the_reward` runs its SAC too.
 def test_holds_a_sac():
     """Which it does not inherit from, and all of whose fields count."""
     assert not issubclass(zoo.DADS, zoo.SAC)

@@ -160,6 +160,7 @@ def nan_beyond(edge):
     return Sick(Rail())
 
 
+@pytest.mark.slow  # `test_bad_numbers_end_the_run` is the quick one.
 def test_nan_env_ends_the_run(tmp_path):
     with pytest.raises(FloatingPointError) as error:
         train(Search(), nan_beyond(0.15), Plan(4000, **SHORT))
@@ -264,6 +265,7 @@ def test_skipped_updates_are_counted(tmp_path):
         train(Flaky((False, True, True, False)), Rail(), plan)
 
 
+@pytest.mark.slow
 def test_bad_members_are_left_behind(tmp_path):
     agents = [Search(bad_after=20), Search()]
     with pytest.warns(

@@ -10,7 +10,7 @@ import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
 import pytest
-from helpers import check_gradients
+from helpers import check_gradients, examples
 from hypothesis import given, settings, strategies as st
 from scipy.ndimage import gaussian_filter
 from scipy.signal import correlate2d
@@ -195,6 +195,7 @@ def test_group_norm_of_equal_numbers():
 
 
 @pytest.mark.parametrize("shape", ((5, 4, 2), (1, 6, 1), (1, 1, 3)))
+@pytest.mark.quick_cases("shape1")
 def test_max_pool_is_numpy(shape, getkey):
     x = jr.normal(getkey(), shape)
     np.testing.assert_array_equal(max_pool(x), numpy_max_pool(np.asarray(x)))
@@ -255,6 +256,7 @@ def test_spatial_embeddings_are_numpy(getkey):
 
 
 @each_network
+@pytest.mark.quick_cases("softmax", "impala")
 def test_encoder_is_numpy(name, getkey):
     """Images have values from -0.5 to 0.5, whether they are bytes or from 0 to 1."""
     recipe, shape = RECIPES[name]
@@ -269,6 +271,7 @@ def test_encoder_is_numpy(name, getkey):
 
 
 @each_network
+@pytest.mark.quick_cases("impala")
 def test_many_images_in_single_precision(name, getkey):
     """Which is the type of a network unless another is asked for."""
     recipe, shape = RECIPES[name]
@@ -284,6 +287,7 @@ def test_many_images_in_single_precision(name, getkey):
 
 
 @pytest.mark.parametrize("name", ("flatten", "softmax", "impala"))
+@pytest.mark.quick_cases("softmax")
 def test_encoder_gradients(name, getkey):
     leaves, treedef = jtu.tree_flatten(shaken(network(name)))
     fn = lambda leaves, x: jtu.tree_unflatten(treedef, leaves)(x)
@@ -303,6 +307,7 @@ def test_block_gradients(getkey):
 
 
 @each_network
+@pytest.mark.quick_cases("impala")
 def test_gradients_of_one_color_are_finite(name):
     """Where there is nothing to divide by, and ReLUs have their kink."""
     total = lambda both: jnp.sum(both[0](both[1]))
@@ -319,7 +324,7 @@ def results(recipe, shape):
     return jax.eval_shape(see, jr.key(0)).shape
 
 
-@settings(max_examples=3)
+@settings(max_examples=examples(3))
 @given(st.integers(32, 70), st.integers(32, 70), st.integers(1, 9))
 def test_encoder_shapes(height, width, channels):
     """As many numbers for any image; or as many as there are."""
@@ -545,6 +550,7 @@ def test_hue_gradient(getkey):
 
 
 @pytest.mark.parametrize("dtype", (jnp.uint8, jnp.float32, jnp.float64))
+@pytest.mark.quick_cases("uint8")
 def test_no_jitter_is_identity(dtype, getkey):
     image = picture(getkey())
     image = image if dtype == jnp.uint8 else image.astype(dtype) / 255.0
@@ -567,6 +573,7 @@ def test_jitter_factors(getkey):
     assert 0.0 <= jnp.min(found) < 0.001 and 0.399 < jnp.max(found) <= 0.4
 
 
+@pytest.mark.slow
 def test_jitter_of_one_kind(getkey):
     """Each argument changes what it names, and keeps what its blend keeps."""
     image, key = jr.uniform(getkey(), (4, 4, 3), minval=0.3, maxval=0.7), getkey()
@@ -614,6 +621,7 @@ def test_jitter_of_bytes_is_rounded(getkey):
 
 
 @pytest.mark.parametrize("std, radius", ((0.3, 1), (1.7, 4), (1e-3, 2)))
+@pytest.mark.quick_cases("0.3-1")
 def test_blur_is_scipy(std, radius, getkey):
     image = jr.uniform(getkey(), (7, 5, 2))
     found = jax.jit(gaussian_blur, static_argnums=2)(image, jnp.array(std), radius)
@@ -636,6 +644,7 @@ def test_solarize_is_numpy(getkey):
 
 
 @pytest.mark.parametrize("dtype", (jnp.uint8, jnp.float32))
+@pytest.mark.quick_cases("float32")
 def test_random_blur(dtype, getkey):
     """With the given probability, and deviations between the bounds: the brightest pixel
     of a point tells which."""
@@ -750,6 +759,7 @@ def test_augment_changes_images_only(getkey):
     assert np.any(found["pixels"] != image) and np.any(found["wrist"] != obs["wrist"])
 
 
+@pytest.mark.slow
 def test_augment_a_batch(getkey):
     """Each row is what its key gives."""
     images, keys = (
