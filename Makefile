@@ -5,6 +5,8 @@ VENV ?= .venv
 WORKERS ?= 2
 
 BIN := $(VENV)/bin
+# The extras of all commands that check: installed by one call.
+TOOLS := $(VENV)/.installed-test,docs
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SETUP := pyproject.toml zoo/pyproject.toml constraints.txt
 
@@ -23,7 +25,8 @@ export MALLOC_MMAP_THRESHOLD_ := 1000000000
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-PLUGINS := gymnasium adapters mjx dmc playground torchrl evosax example
+# Those whose tests take longest come first.
+PLUGINS := torchrl mjx dmc adapters gymnasium playground example evosax
 
 .PHONY: help demo test test-all test-plugins test-plugins-all wheels check bench docs docs-tables format clean
 .PHONY: fuzz release oldest newest soak
@@ -50,40 +53,46 @@ $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# One stamp per extra: a second call installs nothing.
+# One stamp per list of extras: a second call installs nothing. What is imported is compiled
+# then, in as many processes as there are tests, and the rest of the packages never.
 $(VENV)/.installed-%: $(VENV)/.created $(SETUP)
-	$(PIP) install --constraint constraints.txt --editable ".[$*]" --editable zoo
+	$(PIP) install --no-compile --constraint constraints.txt --editable ".[$*]" --editable zoo
 	@touch $@
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/python docs/examples/demo.py --out out/demo
 
-check: $(VENV)/.installed-test
+check: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-logo
 
-test: check docs
+# Pyright takes one core, and the documentation another one.
+test: $(TOOLS)
+	$(MAKE) --jobs $(WORKERS) check docs
 	$(QUICK) $(BIN)/pytest -q -n $(WORKERS) --dist worksteal --durations 25 -m "not slow"
 
 # The plugins in an environment of their own, which tests of eqsim do not see.
 $(VENV)-plugins/.installed: $(SETUP) $(wildcard plugins/*/pyproject.toml)
 	$(PYTHON) -m venv $(VENV)-plugins
 	$(VENV)-plugins/bin/python -m pip --disable-pip-version-check --quiet install \
-	  --constraint constraints.txt pytest-xdist --editable ".[cli,testing]" --editable zoo \
+	  --no-compile --constraint constraints.txt pytest-xdist --editable ".[cli,testing]" --editable zoo \
 	  --editable "plugins/eqsim-adapters[brax,dm-env,test]" \
 	  $(foreach name,$(filter-out adapters,$(PLUGINS)),--editable "plugins/eqsim-$(name)[test]")
 	@# Of `playground` the model files alone are used, and nothing of it is imported.
 	$(VENV)-plugins/bin/python -m pip --disable-pip-version-check --quiet install \
-	  --constraint constraints.txt --no-deps playground
+	  --no-compile --constraint constraints.txt --no-deps playground
 	@touch $@
 
-# $(call in-plugins,OPTIONS): pytest in the folder of each plugin. Some tests compare two
-# programs bit by bit, which tuned ones are not: all are compiled as in `test`.
+# $(call in-plugins,OPTIONS): pytest in the folder of each plugin, several plugins at a time
+# and each in one process, which compiles a robot once for all its tests. Some tests compare
+# two programs bit by bit, which tuned ones are not: all are compiled as in `test`.
 define in-plugins
-for name in $(PLUGINS); do (cd plugins/eqsim-$$name && $(QUICK) \
-  $(abspath $(VENV))-plugins/bin/pytest -q -n $(WORKERS) $(1)) || exit 1; done
+mkdir -p out/plugins
+printf '%s\n' $(PLUGINS) | xargs -P $(WORKERS) -I NAME sh -c '(cd plugins/eqsim-NAME && \
+  $(QUICK) $(abspath $(VENV))-plugins/bin/pytest -q $(1)) >out/plugins/NAME.txt 2>&1; \
+  status=$$?; echo eqsim-NAME; cat out/plugins/NAME.txt; exit $$status'
 endef
 
 test-plugins: $(VENV)-plugins/.installed
@@ -119,13 +128,13 @@ test-all: check
 # Reproducible: a seed gives an input. Other seeds each night, for instance by the day.
 FUZZ ?= 100000
 FUZZ_FIRST ?= 0
-fuzz: $(VENV)/.installed-test
+fuzz: $(TOOLS)
 	EQSIM_FUZZ=$(FUZZ) EQSIM_FUZZ_FIRST=$(FUZZ_FIRST) $(BIN)/pytest -q -n $(WORKERS) \
 	  --dist worksteal tests/fuzz
 
 # Minutes of steps, and number of interruptions.
 SOAK ?= 60
-soak: $(VENV)/.installed-test
+soak: $(TOOLS)
 	$(BIN)/python benchmarks/soak.py steps --minutes $(SOAK)
 	$(BIN)/python benchmarks/soak.py training --interruptions 50
 
@@ -135,13 +144,13 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/compile.py --out out/bench
 
 # Warnings are errors: links to pages or headings that do not exist, pages that no menu shows.
-docs: $(VENV)/.installed-docs
+docs: $(TOOLS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-docs-tables: $(VENV)/.installed-test
+docs-tables: $(TOOLS)
 	$(BIN)/python docs/tables.py
 
-format: $(VENV)/.installed-test
+format: $(TOOLS)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

@@ -82,7 +82,10 @@ def test_stable_baselines3(copied):
     _assert_equal(env.step(action)[:3], new.step(action)[:3])
 
 
-@pytest.mark.parametrize("name", ("ant", "humanoid_omni", "walker2d_uni", "reacher"))
+_SLOW = (pytest.param(name, marks=pytest.mark.slow) for name in ("ant", "humanoid_omni"))
+
+
+@pytest.mark.parametrize("name", ("walker2d_uni", "reacher", *_SLOW))
 def test_program_is_shared(name):
     """Equal structure and equal hash: what is compiled for one serves the copy."""
     program = EqsimEnv(name)._program

@@ -45,6 +45,7 @@ def test_ppo_balances():
     assert load("ppo").main("inverted_pendulum", 400_000) > 999.0
 
 
+@pytest.mark.slow
 def test_ppo_runs():
     assert load("ppo").main("inverted_pendulum", 4096) > 0.0
     assert torch.is_grad_enabled()

@@ -108,12 +108,14 @@ def unrolled(wrapped, state, actions):
 
 
 def combinations():
-    """All; the quick ones are those of a mass on a rail, in joint coordinates."""
+    """All; the quick ones are those of a mass on a rail, in joint coordinates, one run
+    in each precision."""
     cases = itertools.product(
         PRECISIONS, NAMES, PIPELINES, LENGTHS, (stepped, unrolled)
     )
     for case in cases:
         quick = case[1:4] == ("point_mass", "generalized", 10)
+        quick = quick and (case[0] == "single") == (case[4] is stepped)
         yield pytest.param(*case, marks=[] if quick else pytest.mark.slow)
 
 
@@ -230,6 +232,7 @@ assert action.grad.any()
 """
 
 
+@pytest.mark.slow  # A process of its own; `test_compile_takes_it_whole` is the quick one.
 def test_transition_is_compiled_whole():
     # By itself: the check of types, which tests run with, is more than PyTorch takes.
     done = subprocess.run([sys.executable, "-c", WHOLE], capture_output=True, text=True)
