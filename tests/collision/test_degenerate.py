@@ -76,6 +76,9 @@ def without_extent():
 
 
 @pytest.mark.parametrize("kinds", FLAT, ids=name)
+@pytest.mark.quick_cases(
+    "plane-ellipsoid", "sphere-cylinder", "capsule-capsule", "capsule-box"
+)
 def test_shapes_without_extent(kinds):
     """Values and derivatives of all points are finite, also of those that are not valid."""
     both = without_extent()
@@ -128,6 +131,7 @@ def test_points_of_boxes_that_nearly_touch():
 ELLIPSOIDS = jax.jit(lambda *both: points((K.ELLIPSOID, K.ELLIPSOID), *both)[:3])
 
 
+@pytest.mark.slow
 def test_deep_ellipsoids():
     """Of several ways out, the shortest is found."""
     count = 400
@@ -167,6 +171,7 @@ BESIDE = {
 
 
 @pytest.mark.parametrize("case", BESIDE)
+@pytest.mark.quick_cases("equal boxes")
 def test_derivative_of_aligned_boxes(case):
     """The sum of positions of the points is smooth along an aligned side."""
     sys = eqsim.load_mjcf(STACKED.format(*BESIDE[case]))

@@ -29,6 +29,14 @@ def robot(pair, situation):
 
 
 @pytest.mark.parametrize("pair", shapes())
+@pytest.mark.quick_cases(
+    "plane-sphere",
+    "hfield-sphere",
+    "capsule-box",
+    "cylinder-mesh",
+    "ellipsoid-ellipsoid",
+    "box-box",
+)
 def test_batches_that_share(pair):
     """Quick for all pairs: nothing is compiled."""
     sys, q = robot(pair, "touching")
@@ -67,6 +75,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("change", WRONG)
+@pytest.mark.quick_cases("into_the_first", "without_derivative")
 def test_wrong_colliders(change, monkeypatch):
     kinds = GeomKind.SPHERE, GeomKind.SPHERE
     old = _REGISTRY[kinds]

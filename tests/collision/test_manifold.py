@@ -226,9 +226,10 @@ def meshes_of(pair):
     "mesh-mesh-0.05",
     "capsule-mesh-0.0",
     "plane-mesh-0.0",
-    "capsule-cylinder-0.05",
+    "capsule-cylinder-0.0",
     "cylinder-cylinder-0.05",
     "cylinder-box-0.05",
+    "cylinder-mesh-0.05",
 )
 def test_points(pair, margin):
     for meshes in meshes_of(pair):
@@ -240,6 +241,7 @@ def test_points(pair, margin):
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+@pytest.mark.quick_cases("capsule-cylinder", "box-mesh")
 def test_points_in_single_precision(pair):
     """Rounding must not decide between a face, an edge and a single point."""
     model = model_of(pair, meshes_of(pair)[-1], 0.0)
@@ -317,6 +319,7 @@ def test_gradients(pair):
 
 
 @pytest.mark.parametrize("pair", GRADIENT_PAIRS, ids="-".join)
+@pytest.mark.quick_cases("capsule-cylinder", "capsule-mesh", "plane-mesh")
 def test_aligned(pair):
     """Values and derivatives are finite where axes are parallel or features coincide."""
     model = model_of(pair, meshes_of(pair)[0], 0.0)

@@ -98,6 +98,7 @@ def distances(found, plan):
 
 
 @pytest.mark.parametrize("together", (False, True))
+@pytest.mark.quick_cases("False")
 def test_contacts(together):
     """The lists hold the contacts that MuJoCo finds, in kernels and in groups of rows."""
     sys, model, q = robot()
@@ -149,6 +150,7 @@ def test_accelerations():
     np.testing.assert_array_equal(few, found[3:5])
 
 
+@pytest.mark.slow  # `pipelines/test_nan_rows.py` is the quick one.
 def test_bad_poses_stay_alone():
     """Poses that are not finite, and shapes at one place, do not change other robots."""
     sys, _, q = robot()

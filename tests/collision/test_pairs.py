@@ -297,6 +297,13 @@ def test_gradients_of_parallel_shapes(kinds):
 
 @pytest.mark.parametrize("category", ("parallel", "tilted", "degenerate"))
 @pytest.mark.parametrize("kinds", PAIRS, ids=name)
+@pytest.mark.quick_cases(
+    "sphere-cylinder-parallel",
+    "sphere-box-tilted",
+    "plane-ellipsoid-parallel",
+    "capsule-capsule-degenerate",
+    "capsule-box-tilted",
+)
 def test_gradients_where_features_change(kinds, category):
     """Forward and reverse mode agree and are finite."""
     both = shapes(draw(kinds, category, 100, seed=3))

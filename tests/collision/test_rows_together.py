@@ -39,6 +39,7 @@ GROUND = {"hfield": 'type="hfield" hfield="hills"', "box": 'type="box" size="1 1
 
 
 @pytest.mark.parametrize("name", ("spheres on hills", "capsules on a box"))
+@pytest.mark.quick_cases("capsules on a box")
 def test_equal_contacts(name, monkeypatch):
     apart, together = _both(name, monkeypatch, _contacts)
     for one, two in zip(apart, together, strict=True):

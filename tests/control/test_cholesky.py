@@ -10,6 +10,7 @@ from eqsim.control._cholesky import cholesky, cholesky_solve, SMALL
 
 @pytest.mark.parametrize("n", (1, 2, 5, SMALL, SMALL + 1))
 @pytest.mark.parametrize("columns", ((), (1,), (3,)))
+@pytest.mark.quick_cases("columns0-1", "columns1-5", "columns2-7")
 def test_solves(n, columns, getkey):
     root = jr.normal(getkey(), (n, n))
     H = root @ root.T + jnp.eye(n)

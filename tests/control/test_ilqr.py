@@ -48,6 +48,7 @@ def linear(lq, limits=None):
 
 
 @pytest.mark.parametrize("with_states", (False, True))
+@pytest.mark.quick_cases("True")
 def test_linear_problems_take_one_step(with_states, getkey):
     """From a feasible guess, and from states that do not follow the dynamics."""
     lq = random_lq(getkey(), 10, 3, 2)
@@ -151,6 +152,7 @@ def reorientation(turn):
     return Problem((PIPELINE, BODY), cost, 30), at(begin), at(end)
 
 
+@pytest.mark.slow
 def test_reorientation_does_not_depend_on_axes(getkey):
     """Through half a turn; turned start and target give the turned plan."""
     solver = ILQR(max_steps=200, atol=1e-9, rtol=0.0)
@@ -206,6 +208,7 @@ def _equal(one, two):
 
 
 @pytest.mark.parametrize("lanes", (2, 7))
+@pytest.mark.quick_cases("2")
 def test_lanes(lanes, getkey):
     """Problems that take each other's place end as in one loop, in their order; a start that
     is not finite ends at once."""

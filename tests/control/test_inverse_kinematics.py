@@ -78,6 +78,7 @@ def test_links_and_several_targets():
 
 
 @pytest.mark.parametrize("limited", (False, True))
+@pytest.mark.quick_cases("True")
 def test_derivatives(limited):
     """Derivatives by target and robot: forward, reverse and finite differences agree."""
     share = 0.2 if limited else 1.0

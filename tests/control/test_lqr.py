@@ -15,6 +15,7 @@ from eqsim import control
 
 
 @pytest.mark.parametrize("nx, nu", ((1, 1), (2, 1), (4, 2), (6, 3)))
+@pytest.mark.quick_cases("1-1", "4-2")
 def test_agrees_with_scipy(nx, nu, getkey):
     """25 random pairs each, with cross terms; unstable and stable."""
     for _ in range(25):
@@ -78,6 +79,7 @@ def test_finite_horizon(T, nx, nu):
         assert states.shape == (T + 1, nx)
 
 
+@pytest.mark.slow  # `test_finite_horizon` is the quick one.
 def test_parallel_is_sequential(getkey):
     lq = random_lq(getkey(), 30, 5, 2)
     one, two = (control.solve_lq(lq, parallel=p) for p in (False, True))

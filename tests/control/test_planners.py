@@ -144,6 +144,7 @@ def driven(policy, env=ENV, length=50, seed=0, tilt=0.15):
     ),
     ids=("ilqr", "cem", "predictive", "mppi"),
 )
+@pytest.mark.quick_cases("mppi")
 def test_balances_in_a_rollout(planner):
     _, fallen = driven(lambda obs, key: jnp.zeros(1))
     assert fallen > 0.5
@@ -204,6 +205,7 @@ def test_latency(delay, latency):
     assert fallen > 0.5
 
 
+@pytest.mark.slow
 def test_memory_continues_through_pieces(capfd):
     """A rollout with a progress bar is made in pieces: with the same actions."""
     policy = MPC(MPPI(samples=8, iterations=1), PROBLEM)

@@ -90,7 +90,7 @@ def test_every_parameter(name):
 
 
 @pytest.mark.parametrize("length", (-0.8, 0.0, 0.2, 1.0))
-@pytest.mark.quick_cases("0.0", "1.0")
+@pytest.mark.quick_cases("0.0")
 def test_muscles_where_laws_change(length):
     """Finite, and equal in both modes, at rest and without activation."""
     sys = load_mjcf(actuators.text("muscles", "Euler"))
@@ -108,6 +108,7 @@ def test_muscles_where_laws_change(length):
 
 
 @pytest.mark.parametrize("name", ("joints", "sites", "cranks", "tendons", "muscles"))
+@pytest.mark.quick_cases("tendons", "muscles")
 def test_velocity_gain_is_the_derivative(name):
     sys = load_mjcf(actuators.text(name, "Euler"))
     # MuJoCo takes the derivative of a limited torque to be zero in all directions.

@@ -119,6 +119,7 @@ def test_states_at_which_laws_change():
 
 
 @pytest.mark.parametrize("off", ("", "1", "all"))
+@pytest.mark.quick_cases("1")
 def test_switched_off(off):
     text = actuators.text("groups", "Euler", off)
     model, sys = mujoco.MjModel.from_xml_string(text), load_mjcf(text)
@@ -180,6 +181,7 @@ LIMITED_CURRENT = """
 
 
 @pytest.mark.parametrize("rate", (0.0, 20.0))
+@pytest.mark.quick_cases("0.0")
 def test_current_at_its_largest_rate_does_not_damp(rate):
     """Implicit integrators then see no change of the current with the velocity."""
     model = mujoco.MjModel.from_xml_string(LIMITED_CURRENT)

@@ -46,6 +46,7 @@ def forces(sys, q, qd):
 
 
 @pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.quick_cases("")
 def test_forces(option):
     """Also of shapes that are small or slow."""
     text = SWIMMING

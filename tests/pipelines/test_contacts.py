@@ -195,6 +195,7 @@ def test_wrenches_and_constraints_are_mujocos():
 
 
 @each
+@pytest.mark.quick_cases("Positional")
 def test_constraints_carry_weight(pipeline):
     sys = load_mjcf(HELD)
     state = settle(pipeline, sys, 400)
@@ -203,6 +204,7 @@ def test_constraints_carry_weight(pipeline):
 
 
 @pytest.mark.parametrize("pipeline", QUICK, ids=named)
+@pytest.mark.slow  # `test_wrenches_and_constraints_are_mujocos` is the quick one.
 def test_contacts_carry_all_links(pipeline):
     """Also those that reach the ground through joints only."""
     sys = load_mjcf(LOADED)
@@ -212,6 +214,7 @@ def test_contacts_carry_all_links(pipeline):
 
 
 @each
+@pytest.mark.quick_cases("Generalized")
 def test_without_contacts(pipeline):
     """Empty, and in the precision of the state."""
     sys = load_mjcf(HELD.replace("<geom/>", '<geom contype="0" conaffinity="0"/>'))

@@ -132,7 +132,7 @@ TOUCHING = {
         *(pytest.param(x, marks=pytest.mark.slow) for x in (Spring(), Positional())),
     ),
 )
-@pytest.mark.quick_cases("pipeline0")
+@pytest.mark.slow  # `test_still.py` has the quick one.
 def test_gradients(pipeline):
     """By the poses, in contact."""
     sys = load_mjcf(SMALL)

@@ -77,6 +77,11 @@ def run(pipeline, sys, start, length):
 @pytest.mark.parametrize("kind", ("sphere", "capsule"))
 @pytest.mark.parametrize("dt", (1e-3, 5e-3))
 @pytest.mark.parametrize("g", (-9.81, 0.0))
+@pytest.mark.quick_cases(
+    "-9.81-0.001-sphere-Spring",
+    "-9.81-0.005-capsule-Positional",
+    "0.0-0.005-sphere-Positional",
+)
 def test_in_the_ground(pipeline, kind, dt, g):
     """It rises to where it touches, and no further than gravity moves it in a step."""
     sys = load_mjcf(ONE.format(dt=dt, g=g, kind=kind, radius=RADIUS))
@@ -90,6 +95,7 @@ def test_in_the_ground(pipeline, kind, dt, g):
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES, ids=named)
+@pytest.mark.quick_cases("Spring")
 def test_in_each_other(pipeline):
     """They come apart, their center of mass stays, and nothing flies away."""
     sys = load_mjcf(TWO.format(dt=2e-3, radius=RADIUS))
@@ -105,6 +111,7 @@ def test_in_each_other(pipeline):
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES, ids=named)
+@pytest.mark.quick_cases("Positional")
 def test_beyond_limits(pipeline):
     """Joints return into their ranges and stay there."""
     sys = load_mjcf(ARM.format(dt=2e-3))

@@ -56,6 +56,9 @@ SCENES = {
 
 
 @pytest.mark.parametrize("name", SCENES)
+@pytest.mark.quick_cases(
+    "sphere-cylinder", "plane-ellipsoid", "capsule-box", "box-box-edge"
+)
 def test_accelerations(name):
     text = MODEL.format(*SCENES[name])
     model = mujoco.MjModel.from_xml_string(text)

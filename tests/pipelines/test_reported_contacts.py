@@ -35,6 +35,23 @@ PILE = """
   </worldbody>
 </mujoco>"""
 SYS = load_mjcf(PILE)
+# Joints and pairs of shapes more take long to compile: a capsule on a ball.
+SMALL = """
+<mujoco>
+  <option timestep="0.005" cone="elliptic"/>
+  <worldbody>
+    <geom type="plane" size="3 3 1"/>
+    <body pos="-.2 0 .098"><joint type="slide" axis="0 0 1"/><joint axis="0 1 1"/>
+      <geom size=".1" mass="1" condim="4" friction=".5 .01 .01"/></body>
+    <body pos="0 .05 .286"><joint type="slide" axis=".1 0 1"/><joint axis="0 1 0"/>
+      <geom type="capsule" size=".1 .3" euler="0 80 2" mass="1"/></body>
+  </worldbody>
+</mujoco>"""
+small_first = pytest.mark.parametrize(
+    "text",
+    (SMALL, pytest.param(PILE, marks=pytest.mark.slow)),
+    ids=("small", "pile"),
+)
 NONE = jnp.zeros(0)
 POINTS = ("dist", "pos", "frame", "force", "torque")
 
@@ -107,6 +124,7 @@ def test_rows_without_a_contact():
         assert not np.any(getattr(contacts, name)[~used])
 
 
+@pytest.mark.slow  # `test_deepest_of_points` is the quick one.
 def test_the_deepest_are_kept():
     """A limit changes neither the physics nor the wrenches."""
     state = jax.tree.map(lambda x: x[4], STATES)
@@ -146,30 +164,46 @@ def test_by_link():
     assert np.any(contacts.between(SYS, base, -1)) and not np.all(own)
 
 
-def test_gradients():
+def beginning(text):
+    """The robot, and a state of it that moves."""
+    sys = load_mjcf(text)
+    return sys, State(sys.joints.ref, 0.1 * jnp.cos(jnp.arange(sys.nv)), NONE)
+
+
+@small_first
+def test_gradients(text):
     """Of all values, by state and parameters, forward, reverse and by differences."""
-    state = jax.tree.map(lambda x: x[1], STATES)
+    robot, state = beginning(text)
+    if text is PILE:
+        state = jax.tree.map(lambda x: x[1], STATES)
     where = lambda s: (s.links.mass, s.geoms.size, s.geoms.friction)
 
     @jax.jit
     def measure(q, qd, mass, size, friction):
-        sys = eqx.tree_at(where, SYS, (mass, size, friction))
+        sys = eqx.tree_at(where, robot, (mass, size, friction))
         pipeline, now = Generalized(max_contacts=12), State(q, qd, NONE)
         found = pipeline.contacts(sys, now, NONE)
         dist = jnp.where(found.exists, found.dist, 0.0)
         values = [getattr(found, name) for name in POINTS[1:]]
         return dist, values, pipeline.contact_wrenches(sys, now, NONE)
 
-    given = state.q, state.qd, *where(SYS)
+    given = state.q, state.qd, *where(robot)
     largest = check_gradients(measure, *given, rtol=2e-5, atol=2e-4)
     assert all(value > 0.0 for value in largest.values())
 
 
-def test_kernels_and_groups():
-    """Reports compile to kernels; in groups, as on a GPU, they are the same."""
-    pipeline, state = Generalized(), jax.tree.map(lambda x: x[0], STATES)
-    check_kernels(lambda: pipeline.solve(SYS, state, NONE))
-    arguments = _arguments(pipeline, SYS, state, NONE, None)
+@small_first
+def test_kernels(text):
+    """Reports compile to kernels."""
+    robot, state = beginning(text)
+    check_kernels(lambda: Generalized().solve(robot, state, NONE))
+
+
+@pytest.mark.slow  # `collision/test_rows_together.py` is the quick one.
+def test_groups():
+    """In groups, as on a GPU, reports are the same."""
+    state = jax.tree.map(lambda x: x[0], STATES)
+    arguments = _arguments(Generalized(), SYS, state, NONE, None)
     solve = lambda together: _grouped(arguments, together)
     one, other = solve(False), solve(True)
     for a, b in zip(*map(jax.tree.leaves, (one, other)), strict=True):

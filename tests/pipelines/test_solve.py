@@ -54,6 +54,7 @@ def both(cone, condim):
         ),
     ],
 )
+@pytest.mark.quick_cases("pyramidal-1", "elliptic-6")
 def test_is_that_of_mujoco(cone, condim):
     solved, model, data = both(cone, condim)
     assert solved.converged

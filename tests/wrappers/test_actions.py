@@ -45,6 +45,7 @@ def test_scale(a, b):
 
 
 @pytest.mark.parametrize("delay", (1, 2, 4))
+@pytest.mark.quick_cases("2")
 def test_delay(delay):
     env = DelayAction(ENV, delay)
     state, _ = env.reset(jr.key(1))

@@ -228,6 +228,7 @@ def everything(key, sys):
     )(key, sys)
 
 
+@pytest.mark.slow
 def test_thousand_humanoids():
     """All different, reproducible, and compiled once."""
     env = DomainRandomization(eqsim.make("humanoid"), everything)

@@ -73,6 +73,7 @@ def steps(env, key, length=12):
 
 
 @each
+@pytest.mark.quick_cases("OneHotSkills")
 def test_observation(prior):
     """What was observed, the descriptor, the skill, which stays what it is."""
     env = Skills(probes.point_mass(), prior)

@@ -422,6 +422,7 @@ def test_awac_knows_the_bandit(temperature):
     )
 
 
+@pytest.mark.slow
 def test_td3_bc_goes_from_cloning_to_the_best():
     """Without values it clones; with them it goes where the reward is."""
     draws = np.random.default_rng(0)

@@ -385,6 +385,7 @@ def test_pictures_and_numbers():
         offline.BC(**SMALL).create(jr.key(0), one, bounds)
 
 
+@pytest.mark.slow
 def test_frozen_parts_are_constants():
     agent = offline.IQL(**SMALL)
     learner = zoo.blocks.Learner.create(

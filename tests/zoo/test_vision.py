@@ -377,6 +377,7 @@ def test_deep_resnets_are_numpy(recipe, reference, getkey):
     assert jnp.max(jnp.abs(found)) > 0.01
 
 
+@pytest.mark.slow
 def test_bottleneck_is_numpy(getkey):
     """One block that halves the image, and one that keeps it."""
     make = _Maker(2, jnp.float64)

@@ -82,7 +82,9 @@ def test_stable_baselines3(copied):
     _assert_equal(env.step(action)[:3], new.step(action)[:3])
 
 
-_SLOW = (pytest.param(name, marks=pytest.mark.slow) for name in ("ant", "humanoid_omni"))
+_SLOW = (
+    pytest.param(name, marks=pytest.mark.slow) for name in ("ant", "humanoid_omni")
+)
 
 
 @pytest.mark.parametrize("name", ("walker2d_uni", "reacher", *_SLOW))
