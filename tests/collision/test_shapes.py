@@ -237,6 +237,18 @@ DEGENERATE = {
 
 
 @pytest.mark.parametrize("case", DEGENERATE)
+@pytest.mark.quick_cases(
+    "concentric spheres",
+    "center on the axis",
+    "parallel capsules",
+    "equal capsules",
+    "upright cylinder",
+    "upright box",
+    "ball in a box",
+    "ball on a rim",
+    "capsule in a box",
+    "boxes side by side",
+)
 def test_degenerate(case):
     """Values and derivatives stay finite, and frames orthogonal."""
     kind1, pos1, kind2, pos2 = DEGENERATE[case]
@@ -341,6 +353,7 @@ def test_parallel_capsules_touch_at_the_ends_of_the_overlap():
 
 
 @pytest.mark.parametrize("angle", (0.3, 0.7, 1.1))
+@pytest.mark.quick_cases("0.3")
 def test_an_upright_cylinder_in_single_precision(angle):
     """Rounding of a tilt and back does not decide where on the rim contacts are."""
     text = """

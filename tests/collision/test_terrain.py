@@ -191,6 +191,7 @@ def test_terrains_are_a_batch():
     assert len(traces) == 1
 
 
+@pytest.mark.slow
 def test_capacity():
     """The deepest contacts are kept, and the solver says that some are missing."""
     scene = text(("box",))
@@ -215,6 +216,7 @@ def test_capacity():
         load_mjcf(scene, height_field_contacts=0)
 
 
+@pytest.mark.slow  # `test_meshes.py` has the quick one.
 def test_without_fallback():
     sys = load_mjcf(text(("ball", "box")))
     for pipeline in (Generalized(), Spring()):

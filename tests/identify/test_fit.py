@@ -137,6 +137,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("case", PLANTED)
+@pytest.mark.quick_cases("gear and gain")
 def test_unidentifiable_combinations_are_named(case, sys):
     """What is planted is named; with a prior, the fit is finite anyway."""
     runs = [record(_model(), 70, 3.0, NOISE)]

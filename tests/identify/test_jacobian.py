@@ -94,6 +94,7 @@ def test_jacobian_is_that_of_mujoco(problem):
 
 
 @pytest.mark.parametrize("loss", (identify.Square(), identify.Huber(0.01)))
+@pytest.mark.quick_cases("loss0")
 def test_gradient_of_the_cost(problem, loss):
     """With jumps between windows, priors of starts, and a robust loss."""
     problem = dataclasses.replace(problem, loss=loss)

@@ -52,6 +52,7 @@ GRAVITY = {"gravity": identify.Free(lambda s: s.gravity, entries=(2,))}
     ),
     ids=("pose", "sensors"),
 )
+@pytest.mark.slow
 def test_gravity_is_found_from_a_tumbling_body(measure):
     """The sign of a measured quaternion does not matter."""
     sys = eqsim.load_mjcf(BODY)

@@ -35,6 +35,7 @@ def _zero(problem):
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda x: type(x).__name__)
+@pytest.mark.quick_cases("Simulation", "Inverse")
 def test_derivatives(objective):
     """Forward mode = reverse mode = differences, with a delay and a gain of the commands."""
     sys = eqsim.load_mjcf(ARM)
