@@ -128,7 +128,6 @@ def solved(case):
     return jtu.tree_map(np.asarray, jax.jit(solve)(sys, q, qd))
 
 
-@pytest.mark.quick_cases("anchored")
 def test_is_optimal(case, solved):
     """Forces balance, and are those of the pieces at the solution."""
     data, sys, _, _ = case
@@ -151,6 +150,7 @@ def test_is_that_of_mujoco(case, solved):
     assert np.max(np.abs(solved[1] - theirs) / scale) < 1e-6
 
 
+@pytest.mark.quick_cases("anchored")
 def test_line_search(case, solved):
     """It finds the same minimum, from the point that the first full step has found."""
     problem, expected = solved[:2]

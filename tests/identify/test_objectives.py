@@ -226,6 +226,7 @@ COUPLED = """
   <actuator><motor joint="a"/></actuator></mujoco>"""
 
 
+@pytest.mark.slow  # `test_innovations_of_a_balanced_pendulum` is the quick one.
 def test_innovations_of_a_linear_robot():
     """Two masses that pull on each other, with different noise and disturbances: all
     covariances and gains of the filter in matrices, from the matrices of a step."""
@@ -309,6 +310,7 @@ def test_innovations_of_a_balanced_pendulum():
     assert errors[0] < 0.04 and errors[0] < 0.1 * errors[1]
 
 
+@pytest.mark.slow
 def test_innovations_on_rotations():
     """Orientations are corrected as rotations: a large disturbance follows a tumbling body
     that the model believes to float."""

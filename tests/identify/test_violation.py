@@ -225,6 +225,7 @@ SPHERES = """<mujoco><option gravity="0 0 0"/><worldbody>
 
 @pytest.mark.parametrize("dim", (pytest.param(1, marks=pytest.mark.slow), 4))
 @pytest.mark.filterwarnings("ignore:Channel 'q' is constant")
+@pytest.mark.slow
 def test_contacts_between_links(dim):
     """A body that is a million times as heavy is like the world."""
     two = SPHERES.format(heavy=1e6, dim=dim)

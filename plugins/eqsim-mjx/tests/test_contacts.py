@@ -1,5 +1,6 @@
 """Contacts and constraint forces beside those of `Generalized`."""
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from eqsim_mjx import Mjx
@@ -35,8 +36,9 @@ def test_forces_are_those_of_generalized():
     found = {}
     for pipeline in (Mjx(), Generalized()):
         state = pipeline.init(sys, sys.joints.ref, qd)
-        contacts = pipeline.contacts(sys, state, ctrl)
-        force = pipeline.constraint_forces(sys, state, ctrl)
+        # Compiled together, as both need the same solution.
+        both = lambda pipeline, *of: (pipeline.contacts(*of), pipeline.constraint_forces(*of))
+        contacts, force = eqx.filter_jit(both)(pipeline, sys, state, ctrl)
         wrench = contact_wrenches(sys, state.q, contacts)
         deepest = {}
         ends = [tuple(pair) for pair in contacts.geoms.tolist()]

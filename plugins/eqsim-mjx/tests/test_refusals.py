@@ -47,6 +47,7 @@ def test_shapes_that_mjx_cannot_collide():
         Mjx().init(dataclasses.replace(sys, geoms=geoms))
 
 
+@pytest.mark.slow
 def test_shapes_that_only_mjx_collides():
     """Two boxes, which `Generalized` lacks: one falls on the other, and stays there."""
     sys = eqsim.load_mjcf(PILE)
