@@ -343,6 +343,7 @@ def test_stop():
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+@pytest.mark.quick_cases("shape0")
 def test_going_on(shape):
     """Two rollouts, the second from where the first ended, or one with a bar."""
     key = jr.split(jr.key(8), shape) if shape else jr.key(8)

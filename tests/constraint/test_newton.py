@@ -128,6 +128,7 @@ def solved(case):
     return jtu.tree_map(np.asarray, jax.jit(solve)(sys, q, qd))
 
 
+@pytest.mark.quick_cases("anchored")
 def test_is_optimal(case, solved):
     """Forces balance, and are those of the pieces at the solution."""
     data, sys, _, _ = case
@@ -143,6 +144,7 @@ def test_is_optimal(case, solved):
     assert np.mean([d.ncon for d in data]) > 2
 
 
+@pytest.mark.quick_cases("anchored")
 def test_is_that_of_mujoco(case, solved):
     data, _, _, _ = case
     theirs = np.stack([d.qacc for d in data], axis=1)

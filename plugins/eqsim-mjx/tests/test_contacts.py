@@ -37,7 +37,10 @@ def test_forces_are_those_of_generalized():
     for pipeline in (Mjx(), Generalized()):
         state = pipeline.init(sys, sys.joints.ref, qd)
         # Compiled together, as both need the same solution.
-        both = lambda pipeline, *of: (pipeline.contacts(*of), pipeline.constraint_forces(*of))
+        both = lambda pipeline, *of: (
+            pipeline.contacts(*of),
+            pipeline.constraint_forces(*of),
+        )
         contacts, force = eqx.filter_jit(both)(pipeline, sys, state, ctrl)
         wrench = contact_wrenches(sys, state.q, contacts)
         deepest = {}
