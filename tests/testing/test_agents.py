@@ -48,6 +48,16 @@ def test_every_check_has_a_mutant():
 
 
 @everyone
+@pytest.mark.quick_cases(
+    "GrowsItsState",
+    "IgnoresKey",
+    "Unbounded",
+    "ChangesItsMemory",
+    "StaticFloat",
+    "WrongInBatches",
+    "ReportsText",
+    "Blind",
+)
 def test_mutant(mutant):
     """The check that is there for it fails, and says what is wrong."""
     name, message = MUTANTS[mutant]

@@ -64,6 +64,23 @@ def test_every_check_has_a_mutant():
 
 
 @everyone
+@pytest.mark.quick_cases(
+    "BranchesInPython",
+    "DrawsInNumPy",
+    "Remembers",
+    "IgnoresKey",
+    "WrongInBatches",
+    "SinglePrecision",
+    "HoldsCopy",
+    "WrongInFleets",
+    "RewardsReset",
+    "AlwaysFirst",
+    "NotTheSum",
+    "PhysicsTooLong",
+    "IgnoresOptions",
+    "TakesNaN",
+    "CutsState",
+)
 def test_mutant(mutant):
     """The check that is there for it fails, and says what is wrong."""
     name, message = MUTANTS[mutant]

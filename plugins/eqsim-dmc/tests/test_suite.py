@@ -18,12 +18,18 @@ from eqsim_dmc import RandomGains
 
 
 slow = pytest.mark.slow
-# What takes long to compile.
-HEAVY = "humanoid", "manipulator", "quadruped", "stacker", "swimmer_swimmer15"
-LONG = {"dmc_hopper_hop", "dmc_hopper_stand", "dmc_walker_stand", "dmc_walker_walk"}
-LONG |= {"dmc_finger_turn_hard", "dmc_fish_upright"}
-LONG |= {name for name in TASKS if name.removeprefix("dmc_").startswith(HEAVY)}
-NAMES = [pytest.param(name, marks=slow) if name in LONG else name for name in TASKS]
+# With and without contacts, in a fluid, with drawn targets and gains, and sparse rewards.
+QUICK = (
+    "ball_in_cup_catch",
+    "cartpole_balance",
+    "cartpole_swingup_sparse",
+    "cheetah_run",
+)
+QUICK += "lqr_lqr_2_1", "point_mass_hard", "reacher_easy", "swimmer_swimmer6"
+NAMES = [
+    name if name.removeprefix("dmc_") in QUICK else pytest.param(name, marks=slow)
+    for name in TASKS
+]
 
 
 def task_of(env):

@@ -50,7 +50,7 @@ def numbers(data):
 @pytest.mark.parametrize(
     "name, lower, count, tolerance",
     [
-        ("inverted_pendulum", 0.0, 3, 1e-12),
+        pytest.param("inverted_pendulum", 0.0, 3, 1e-12, marks=pytest.mark.slow),
         ("hopper", 0.1, 4, 1e-10),
         # MJX turns a free link from stage to stage of Runge-Kutta as MuJoCo did up to
         # version 3: the order is the same, the error is another one.
@@ -101,7 +101,14 @@ def robot(seed, **options):
     )
 
 
-@pytest.mark.parametrize("seed, fluid", [(0, True), (3, False), (5, True)])
+@pytest.mark.parametrize(
+    "seed, fluid",
+    [
+        (0, True),
+        pytest.param(3, False, marks=pytest.mark.slow),
+        pytest.param(5, True, marks=pytest.mark.slow),
+    ],
+)
 def test_every_number_arrives(seed, fluid):
     """Of robots with all kinds of joints, limits, friction, shapes, pairs, actuators and
     a medium, a step is that of `Generalized`."""
@@ -136,6 +143,7 @@ def test_edited_robot_is_the_one_that_is_stepped(models):
         assert np.allclose(new.qd, data.qvel, rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_start_of_the_solver_changes_nothing(models):
     """States with and without what the solver begins with step alike."""
     sys, pipeline = eqsim.load_mjcf(models / "hopper.xml"), Mjx()
@@ -160,6 +168,7 @@ def test_single_precision_stays_single():
     assert {x.dtype for x in jax.tree.leaves(new)} == {jnp.dtype("float32")}
 
 
+@pytest.mark.slow
 def test_single_precision_in_contact(models):
     """Without `jax_enable_x64`, where MJX computes in single precision."""
     pipeline, sys = Mjx(), eqsim.load_mjcf(models / "hopper.xml")
