@@ -202,6 +202,7 @@ def test_results(copied):
     assert copied(eqsim.RESULTS.nonfinite_state) != eqsim.RESULTS.successful
 
 
+@pytest.mark.slow
 def test_spawned_process(getkey, monkeypatch):
     """Arguments and result are pickled: the other process computes the same numbers."""
     monkeypatch.setenv("JAX_ENABLE_X64", str(jax.config.read("jax_enable_x64")))

@@ -222,6 +222,7 @@ def test_no_episode_has_ended(capsys, rail, tmp_path):
 
 
 @needs_opengl
+@pytest.mark.slow
 def test_animation(capsys, rail, tmp_path):
     line = f"rollout rail --num-envs 2 --length 5 --picture --out {tmp_path}/x"
     status, out, _ = run(capsys, *line.split(), "--randomize", "masses")
@@ -263,6 +264,7 @@ def test_a_command_restores_the_warnings_of_its_caller(capsys):
 
 
 @pytest.mark.parametrize("words", (["--help"], ["plugins", "list", "--json"]))
+@pytest.mark.quick_cases("words1")
 def test_closed_pipe_prints_no_message(words):
     """As in `eqsim --help | head -1`, when `head` has read its line and exited."""
     code = f"import sys; from eqsim._cli import main; sys.exit(main({words}))"

@@ -17,6 +17,7 @@ def run(capsys, *argv):
 
 
 @pytest.mark.parametrize("solver", ("ilqr", "cem"))
+@pytest.mark.quick_cases("cem")
 def test_writes_a_plan(solver, capsys, tmp_path):
     """The plan is better than its first guess; the page needs no other file."""
     file = tmp_path / "new" / "plan"

@@ -65,6 +65,7 @@ INNOVATIONS = ["innovations", "--disturbance", "2.0", "--noise", "2e-3"]
         pytest.param(INNOVATIONS, "q", 0.15, marks=pytest.mark.slow),
     ),
 )
+@pytest.mark.slow
 def test_objective(options, channel, share, files, tmp_path, capsys):
     """Noise is that of the residuals of the objective; validation simulates."""
     assert main([*files, "--objective", *options]) == 0

@@ -120,6 +120,7 @@ def test_descriptions_of_agents(capsys):
         assert opening in words, name
 
 
+@pytest.mark.slow
 def test_listing_with_imports(capsys, site):
     """Each in turn, whatever those before it have done."""
     targets = {"a": "gone", "b": "loud", "c": "sick", "d": "slow", "e": "loud"}

@@ -77,6 +77,7 @@ def test_accelerations(kind, condim):
         for kind in KINDS
     ],
 )
+@pytest.mark.slow  # `test_manifold.py` differentiates points of meshes.
 def test_gradients(kind):
     """By poses and by the vertices of the mesh, in contact."""
     sys, model = robot(kind)

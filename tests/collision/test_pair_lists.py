@@ -132,6 +132,7 @@ def test_contacts(together):
     assert len(exact) > 10 and np.sum(~exact) <= together and max(errors) < 5e-3
 
 
+@pytest.mark.slow  # `test_contacts` is the quick one.
 def test_accelerations():
     """The accelerations of MuJoCo, and in double precision no dependence on the batch."""
     sys, model, q = robot()

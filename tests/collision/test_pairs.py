@@ -242,6 +242,7 @@ most = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 def test_capsule_and_box_in_single_precision():
     """Depths are those in double precision, also where the capsule is nearly parallel.
 
@@ -261,6 +262,7 @@ def test_capsule_and_box_in_single_precision():
 
 
 @most
+@pytest.mark.quick_cases("sphere-box", "plane-ellipsoid")
 def test_gradients(kinds):
     """By poses and sizes, of what is valid, where features do not change."""
     drawn = [draw(kinds, category, 12, seed=2) for category in SMOOTH]
@@ -277,6 +279,7 @@ def test_gradients(kinds):
 
 
 @most
+@pytest.mark.quick_cases("sphere-cylinder", "sphere-box")
 def test_gradients_of_parallel_shapes(kinds):
     """By positions and sizes, which keep the axes parallel."""
     drawn = [draw(kinds, category, 12, seed=2) for category in ("parallel", "turned")]

@@ -117,6 +117,25 @@ def name(kinds):
 
 
 @pytest.mark.parametrize("kinds", SIMPLE, ids=name)
+@pytest.mark.quick_cases(
+    "plane-sphere",
+    "plane-capsule",
+    "plane-ellipsoid",
+    "plane-cylinder",
+    "plane-box",
+    "sphere-sphere",
+    "sphere-capsule",
+    "sphere-ellipsoid",
+    "sphere-cylinder",
+    "sphere-box",
+    "capsule-capsule",
+    "capsule-ellipsoid",
+    "capsule-cylinder",
+    "capsule-box",
+    "ellipsoid-ellipsoid",
+    "ellipsoid-box",
+    "box-box",
+)
 def test_points(kinds):
     model = model_of(kinds)
     data = poses(model, 60)

@@ -63,6 +63,7 @@ def test_farthest(kind):
 @given(
     st.sampled_from([0.0, np.nan, np.inf, -np.inf, 1e-300, 1e300]), st.integers(0, 2)
 )
+@pytest.mark.slow
 def test_ends(value, axis):
     """Directions that are zero or not finite lead to some vertex."""
     sys = hulls("ball")

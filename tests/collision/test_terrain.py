@@ -65,6 +65,7 @@ SLOW = pytest.mark.slow
 @pytest.mark.parametrize(
     "condim", (pytest.param(1, marks=SLOW), 3, pytest.param(4, marks=SLOW))
 )
+@pytest.mark.slow  # `test_height_fields.py` has the contacts.
 def test_accelerations(condim):
     scene = text(condim=condim)
     sys, model = load_mjcf(scene), converged(mujoco.MjModel.from_xml_string(scene))

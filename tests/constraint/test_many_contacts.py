@@ -40,6 +40,7 @@ def robot(cone, condim):
     "cone, condim",
     (("pyramidal", 3), pytest.param("elliptic", 4, marks=pytest.mark.slow)),
 )
+@pytest.mark.slow
 def test_many_contacts(cone, condim):
     """Accelerations of MuJoCo, and the derivatives of finite differences."""
     sys, model = robot(cone, condim)

@@ -104,6 +104,7 @@ def test_finite_horizon_shapes(getkey):
         control.solve_lq(lq._replace(Q=lq.Q[:-1]))
 
 
+@pytest.mark.slow
 def test_tvlqr_tends_to_lqr():
     """At a fixed point and a long horizon, for a pendulum that stands on its head."""
     pole = eqsim.load_mjcf("""

@@ -90,7 +90,7 @@ def test_every_parameter(name):
 
 
 @pytest.mark.parametrize("length", (-0.8, 0.0, 0.2, 1.0))
-@pytest.mark.quick_cases("0.0")
+@pytest.mark.slow  # `test_every_parameter` is the quick one.
 def test_muscles_where_laws_change(length):
     """Finite, and equal in both modes, at rest and without activation."""
     sys = load_mjcf(actuators.text("muscles", "Euler"))

@@ -59,6 +59,7 @@ def shapes(tree):
     # What it is made of is that of `humanoid`.
     [pytest.param(n, marks=slow) if n == "humanoidstandup" else n for n in SIZES],
 )
+@pytest.mark.quick_cases("inverted_pendulum", "reacher", "swimmer", "point_mass")
 def test_shapes(name):
     kind, nobs, nu, dt, terms = SIZES[name]
     env = eqsim.make(name)
@@ -83,6 +84,12 @@ LONG = ("ant", "humanoid", "humanoidstandup", "pusher")
     "name", [pytest.param(n, marks=slow) if n in LONG else n for n in SIZES]
 )
 @pytest.mark.parametrize("pipeline", ("spring", "positional"))
+@pytest.mark.quick_cases(
+    "spring-walker2d",
+    "positional-swimmer",
+    "positional-reacher",
+    "spring-inverted_pendulum",
+)
 def test_pipelines(name, pipeline):
     """All see the same, and take the same time for a control step."""
     env, exact = eqsim.make(name, pipeline=pipeline), eqsim.make(name)
@@ -93,6 +100,12 @@ def test_pipelines(name, pipeline):
 
 
 @pytest.mark.parametrize("name, flag", FLAGS)
+@pytest.mark.quick_cases(
+    "ant-exclude_current_positions_from_observation",
+    "swimmer-exclude_current_positions_from_observation",
+    "humanoid-include_cfrc_ext_in_observation",
+    "humanoidstandup-include_cvel_in_observation",
+)
 def test_flags(name, flag):
     env = eqsim.make(name, **{flag: False})
     state = env.pipeline.init(env.sys)

@@ -125,6 +125,7 @@ def starts(name, count=8):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.quick_cases("hopper", "inverted_double_pendulum", "reacher", "swimmer")
 def test_step(name):
     """Observation of the start; observation, reward, each of its terms and termination
     of a step, with all options that are numbers at their defaults, and at others."""
@@ -176,6 +177,7 @@ def test_trajectory(name):
 
 
 @pytest.mark.parametrize("name", FLAGS)
+@pytest.mark.quick_cases("ant", "swimmer")
 def test_flags(name):
     q, qd, _ = starts(name)
     for flags in FLAGS[name]:

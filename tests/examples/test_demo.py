@@ -187,6 +187,7 @@ def test_excerpt(tmp_path):
         assert abs(image.getpixel((4, 3))[0] - 160) <= 1
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_says_why(tmp_path, monkeypatch):
     monkeypatch.setattr(learning, "ENV", "half_chetah")
     with pytest.raises(RuntimeError, match="Did you mean 'half_cheetah'"):

@@ -112,6 +112,7 @@ def _commands(batch) -> np.ndarray:
     return np.array([np.interp(t, at, u[:, 0]) for t, at, u in rows])
 
 
+@pytest.mark.slow
 def test_inverse_starts_a_fit():
     """From a guess that is far off, it finds the basin of the truth without simulating, and
     its bias is removed by simulation."""

@@ -74,6 +74,7 @@ def test_inertia_keeps_the_robot(sys):
     )
 
 
+@pytest.mark.slow
 def test_inertia_gradient(sys):
     """Also at equal principal moments, where axes are not unique."""
     unknown = identify.Inertia(links=("upper",))

@@ -167,6 +167,7 @@ def test_derivatives():
     np.testing.assert_allclose(forward, reverse, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_friction_and_size_are_found():
     """From three times the friction, and a cube that is a tenth too large."""
     runs = [_toss(seed) for seed in range(3)]

@@ -201,6 +201,7 @@ def test_drift_is_small(swinging):
 
 
 @pytest.mark.parametrize("pipeline", SPRING, ids=named)
+@pytest.mark.slow
 def test_batches(pipeline, swinging):
     """Batched robots, pipelines and states give what each gives alone."""
     sys, start, _ = swinging

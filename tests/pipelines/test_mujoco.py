@@ -199,6 +199,7 @@ def test_contacts_between_links_only():
     np.testing.assert_allclose(ours, theirs, 1e-8, 1e-8)
 
 
+@pytest.mark.slow
 def test_pile():
     """Many contacts at once, of more degrees of freedom than an integer has bits."""
     ball = """<body pos="{} 0 {}"><freejoint/><geom size=".1" friction=".4"/></body>"""

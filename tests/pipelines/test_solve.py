@@ -123,6 +123,7 @@ def both_calls(pipeline, sys, state, ctrl):
 
 
 @pytest.mark.parametrize("pipeline", (Spring(), Positional()))
+@pytest.mark.quick_cases("pipeline0")
 def test_means_over_a_step(pipeline):
     sys = load_mjcf(BALL.format(cone="pyramidal", condim=3))
     state = State(sys.joints.ref, jnp.linspace(-0.5, 1.0, sys.nv), jnp.zeros(0))

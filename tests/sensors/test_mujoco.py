@@ -171,6 +171,7 @@ def cut_robot():
     return models.robot(tuple(chosen))
 
 
+@pytest.mark.slow  # `test_batching.py` has the law.
 def test_batches_are_loops():
     sites = ("imu", "pad", "tip")
     kinds = ("accelerometer", "gyro", "force", "touch", "rangefinder")

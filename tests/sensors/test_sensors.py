@@ -175,6 +175,7 @@ def test_gradients_are_finite_at_rest(group):
 
 
 @pytest.mark.parametrize("reduction", ("none", "mindist", "maxforce", "netforce"))
+@pytest.mark.quick_cases("mindist")
 def test_contact_sensors_have_the_precision_of_the_robot(reduction):
     """Also where it is not the default one."""
     sys = load_mjcf(

@@ -39,6 +39,7 @@ WRAPPERS = {
 
 
 @pytest.mark.parametrize("name", (pytest.param("reset", marks=slow), "robots"))
+@pytest.mark.slow
 def test_wrappers(name):
     wrapped = WRAPPERS[name](rail())
     report = testing.check_env(wrapped, build=lambda: WRAPPERS[name](rail()))
@@ -49,6 +50,7 @@ def test_wrappers(name):
     "make",
     (pytest.param(probes.constant_reward, marks=slow), probes.delayed_reward),
 )
+@pytest.mark.slow
 def test_probes(make):
     report = testing.check_env(make())
     assert report.names(Status.EXPECTED) == ("mass",)

@@ -80,6 +80,7 @@ def test_all(installed):
     assert "envs::ant" not in out
 
 
+@pytest.mark.slow
 def test_names(installed):
     names = "throwaway-envs:good,known,generalized"
     code, out = run(installed, f"--eqsim-plugins={names}", "-k", "dt or rebuild")
@@ -89,6 +90,7 @@ def test_names(installed):
     assert "4 passed" in out and "1 xfailed" in out
 
 
+@pytest.mark.slow
 def test_unknown_name(installed):
     code, out = run(installed, "--eqsim-plugins=goood")
     assert code == pytest.ExitCode.USAGE_ERROR, out

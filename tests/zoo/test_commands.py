@@ -126,6 +126,7 @@ def test_an_animation(capsys, tmp_path):
 
 
 @needs_opengl
+@pytest.mark.slow
 def test_animations_of_a_run(capsys, tmp_path):
     """With `--video 2`: at the second of two evaluations, and when it is resumed."""
     line = f"train search rail {SHORT} --out run --video 2"

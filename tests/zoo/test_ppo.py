@@ -35,6 +35,20 @@ def test_conformance(check):
 
 
 @parametrize_with_checks(KINDS[1:])
+@pytest.mark.quick_cases(
+    "PPO-structure",
+    "PPO-deterministic",
+    "PPO-keys",
+    "PPO-action",
+    "PPO-bounds",
+    "PPO-memory",
+    "PPO-hyperparameters",
+    "PPO-serialization",
+    "PPO-rebuild",
+    "PPO-retrace",
+    "PPO-metrics",
+    "PPO-finite",
+)
 def test_conformance_of_levels(check):
     check.run()
 
@@ -50,7 +64,7 @@ PROBES = {
 
 @both_kinds
 @pytest.mark.parametrize("env", PROBES.values(), ids=PROBES)
-@pytest.mark.quick_cases("delayed-levels", "observed_action-continuous")
+@pytest.mark.quick_cases("observed_action-continuous")
 def test_values_of_probes(env, agent):
     """The value function learns the known values, the discount too; and the policy comes
     near the best."""

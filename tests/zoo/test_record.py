@@ -118,6 +118,7 @@ class Both(Rail):
         return {"vector": jnp.concatenate([state.q, state.qd]), "picture": picture}
 
 
+@pytest.mark.slow
 def test_dictionaries():
     env = Both(1, edge=0.25)
     policy = lambda obs, key: obs["vector"][:1]
@@ -133,6 +134,7 @@ def test_dictionaries():
 
 
 @needs_opengl
+@pytest.mark.slow
 def test_pictures():
     env = Pixels(Rail(1), 8, 6)
     call = {"steps": 6, "num_envs": 2, "episode_length": 2, "pool_size": 2}
@@ -175,6 +177,7 @@ def test_environments_that_are_refused():
         record(ENV, nan, jr.key(0), steps=4, num_envs=2, pool_size=0)
 
 
+@pytest.mark.slow
 def test_policies():
     """Random actions fill their bounds evenly; noise is in units of half their range, and
     an agent is asked with a key or without one."""

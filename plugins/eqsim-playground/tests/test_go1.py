@@ -178,6 +178,7 @@ def test_pushes():
     assert float(gained[0] * x + gained[1] * y) > 0.0
 
 
+@pytest.mark.slow
 def test_randomization():
     """Each number within its range, the rest as it was."""
     sys, draw = Go1Joystick().sys, RandomGo1()

@@ -33,7 +33,9 @@ def weighed(env):
     return eqx.tree_at(lambda e: e.weights, env, jax.tree.map(ones, env.weights))
 
 
-@pytest.mark.parametrize("reorient", [False, True])
+@pytest.mark.parametrize(
+    "reorient", [False, pytest.param(True, marks=pytest.mark.slow)]
+)
 def test_steps(reorient):
     """Observation, terms and end: of a cube on the hand, one that has reached its goal as
     it falls, and one that has fallen."""
@@ -108,6 +110,7 @@ def test_first_states():
     assert np.all(np.abs(np.mean(q[:, 19:], axis=0)) < 0.05)
 
 
+@pytest.mark.slow
 def test_noise():
     """Of angles and of the cube, within the scales, and not of what is privileged."""
     env = LeapReorient(privileged=True)
