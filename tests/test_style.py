@@ -53,10 +53,6 @@ PHRASES = re.compile(
 READS_BY_NAME = [ROOT / "eqsim" / "io" / "mjcf"]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
-each_file = pytest.mark.parametrize(
-    "file", FILES, ids=lambda f: str(f.relative_to(ROOT))
-)
-
 
 @functools.cache
 def _parse(file):
@@ -71,13 +67,21 @@ def _entry_points():
     return {alias.name for node in imports for alias in node.names}
 
 
-def _fail(file, problems):
-    lines = [f"{file.relative_to(ROOT)}:{line}: {text}" for line, text in problems]
-    assert not lines, "\n" + "\n".join(lines)
+def _check(find, files=FILES):
+    """Fail with all problems of all files: one test, as thousands take long to start."""
+    found = [
+        f"{file.relative_to(ROOT)}:{line}: {text}"
+        for file in files
+        for line, text in find(file)
+    ]
+    assert not found, "\n" + "\n".join(found)
 
 
-@each_file
-def test_sizes(file):
+def test_sizes():
+    _check(_sizes)
+
+
+def _sizes(file):
     entry_points, problems = _entry_points(), []
     lines = len(file.read_text().splitlines())
     if lines > FILE_LINES:
@@ -89,11 +93,14 @@ def test_sizes(file):
             if lines > limit:
                 text = f"`{node.name}` has {lines} lines; at most {limit}"
                 problems.append((node.lineno, text))
-    _fail(file, problems)
+    return problems
 
 
-@each_file
-def test_banned_constructs(file):
+def test_banned_constructs():
+    _check(_banned_constructs)
+
+
+def _banned_constructs(file):
     problems = []
     for node in ast.walk(_parse(file)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -116,7 +123,7 @@ def test_banned_constructs(file):
                     f"`**{node.args.kwarg.arg}` is swallowed: a misspelling would pass"
                 )
                 problems.append((node.lineno, text))
-    _fail(file, problems)
+    return problems
 
 
 @functools.cache
@@ -126,8 +133,11 @@ def _classes():
     return {node.name for node in nodes if isinstance(node, ast.ClassDef)}
 
 
-@each_file
-def test_concrete_classes_are_final(file):
+def test_concrete_classes_are_final():
+    _check(_concrete_classes_are_final)
+
+
+def _concrete_classes_are_final(file):
     """A class of ours that is inherited from is called `Abstract...`."""
     ours, problems = _classes(), []
     for node in ast.walk(_parse(file)):
@@ -139,15 +149,14 @@ def test_concrete_classes_are_final(file):
             if name in ours and not name.lstrip("_").startswith("Abstract"):
                 text = f"`{node.name}` inherits from the concrete class `{name}`"
                 problems.append((node.lineno, text))
-    _fail(file, problems)
+    return problems
 
 
-@pytest.mark.parametrize(
-    "file",
-    [file for file in FILES if file.name == "__init__.py"],
-    ids=lambda f: str(f.relative_to(ROOT)),
-)
-def test_init_only_exports(file):
+def test_init_only_exports():
+    _check(_init_only_exports, [file for file in FILES if file.name == "__init__.py"])
+
+
+def _init_only_exports(file):
     tree, problems = _parse(file), []
     if ast.get_docstring(tree) is None:
         problems.append((1, "a package says in one sentence what it holds"))
@@ -165,7 +174,7 @@ def test_init_only_exports(file):
             problems.append((node.lineno, "only re-exports belong here"))
     if len(file.read_text().splitlines()) > 100:
         problems.append((1, "more than 100 lines of public names"))
-    _fail(file, problems)
+    return problems
 
 
 def _texts(file):

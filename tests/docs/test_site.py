@@ -77,6 +77,7 @@ def test_images_of_the_gallery_are_shown_and_small():
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_notebooks_run(path, monkeypatch):
     """All code cells of a notebook, in one namespace."""
     pyplot = pytest.importorskip("matplotlib.pyplot", reason="needs the extra `cli`")

@@ -6,7 +6,13 @@ from eqsim_evosax import EvolutionStrategy
 from eqsim import testing
 
 
-@pytest.mark.parametrize("strategy", ("cma_es", "open_es", "pgpe", "ars"))
+@pytest.mark.parametrize(
+    "strategy",
+    (
+        "cma_es",
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("open_es", "pgpe", "ars")),
+    ),
+)
 def test_agent(strategy):
     agent = EvolutionStrategy(
         strategy,

@@ -16,7 +16,8 @@ import eqsim_zoo as zoo
 from eqsim.bridges import is_key
 
 
-STRATEGIES = "cma_es", "open_es", "pgpe", "ars"
+STRATEGIES = "cma_es", "pgpe"
+STRATEGIES += tuple(pytest.param(x, marks=pytest.mark.slow) for x in ("open_es", "ars"))
 NOISE, RATE, STD_RATE = 0.3, 0.05, 0.2
 
 
