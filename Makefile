@@ -16,7 +16,9 @@ export EQSIM_KERNELS_CACHE ?= $(CURDIR)/.cache/kernels
 # A test runs most programs once: they are compiled to the same operations, less tuned, in
 # half the time. `test-all` compiles as users do.
 UNTUNED := --xla_backend_optimization_level=0
-QUICK := XLA_FLAGS="$(UNTUNED) --xla_cpu_use_fusion_emitters=false" EQSIM_KERNELS_LEVEL=0
+# Each in one piece: programs of tests are too small to be compiled by several threads.
+SMALL := --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
+QUICK := XLA_FLAGS="$(UNTUNED) $(SMALL)" EQSIM_KERNELS_LEVEL=0
 # The compiler allocates much and frees it at once: let it keep the memory.
 export MALLOC_TRIM_THRESHOLD_ := 1000000000
 export MALLOC_TOP_PAD_ := 64000000
@@ -115,7 +117,7 @@ wheels: $(VENV)-release/.installed
 release: $(VENV)-release/.installed
 	$(VENV)-release/bin/python tests/release/release.py
 
-# Newer versions of jaxlib refuse the second flag of `QUICK`. Distributions whose
+# Newer versions of jaxlib refuse the flags of `SMALL`. Distributions whose
 # dependencies have no files for a version of Python are left out by WITHOUT.
 oldest newest: $(VENV)-release/.installed
 	XLA_FLAGS="$(UNTUNED)" EQSIM_KERNELS_LEVEL=0 $(VENV)-release/bin/python tests/release/bounds.py $@ --python $(PYTHON) \

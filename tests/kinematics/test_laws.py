@@ -51,6 +51,7 @@ def test_jacobians_are_derivatives_of_positions(name):
 
 
 @each_system
+@pytest.mark.quick_cases("floating")
 def test_velocity_of_the_center_of_mass(name):
     out = report(name)
     speed = np.einsum("kcv,kv->kc", out["com_jacobian"], systems.inputs(name).qd)

@@ -94,6 +94,7 @@ PRESSED = """
     <geom type="ellipsoid" size=".1 .15 .2" euler="50 20 0"/></body></worldbody></mujoco>"""
 
 
+@pytest.mark.slow
 def test_inexact_contacts_of_mujoco_are_a_cause():
     """Some normals of MuJoCo can be improved, eqsim's cannot; with these, accelerations
     agree."""

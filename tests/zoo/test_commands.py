@@ -189,6 +189,7 @@ def test_every_field_is_described(target):
         assert len(field_descriptions(type(holder)).get(own, "")) > 3, field
 
 
+@pytest.mark.slow  # `test_members_learn_as_by_themselves` is the quick one.
 def test_a_sweep(capsys, tmp_path):
     line = f"train search rail {SHORT} --sweep rate=0.1,0.2 --num-seeds 2 --out s"
     status, out, _ = run(capsys, line)

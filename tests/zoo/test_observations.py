@@ -214,6 +214,7 @@ def test_encoded_sequences_are_those_of_collection(remembered):
         np.testing.assert_allclose(running.memory.hidden[i], memories[0], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_shared_encoder_learns_from_the_critic_alone(getkey):
     """The actor takes its features as constants: with another loss of the actor, by
     another temperature, the encoder moves in the same way."""

@@ -169,6 +169,7 @@ def test_eight_devices(name, tmp_path):
             np.testing.assert_allclose(ours[key], theirs[key], 1e-8, 1e-9, key)
 
 
+@pytest.mark.slow
 def test_without_an_environment(data, tmp_path):
     result = zoo.train(practising(AGENTS["bc"]), data, zoo.Plan(**QUICK), out=tmp_path)
     assert result.counters.steps == 60 and not result.evaluations
@@ -281,6 +282,7 @@ def walks():
     )
 
 
+@pytest.mark.slow
 def test_goals_in_hindsight(walks):
     """Goals are what steps led to, later in a trajectory; and a step that leads there is
     the last."""

@@ -92,6 +92,7 @@ class Alive(Rail):
         return {"one": jnp.ones_like(new.q[0])}
 
 
+@pytest.mark.slow  # `test_advantages_use_final_observations` is the quick one.
 def test_values_at_ends():
     """Where a time limit cuts off, what follows counts: the value is that of an episode
     without end, `1 / (1 - discount)`. Where the task ends, nothing follows."""

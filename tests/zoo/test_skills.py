@@ -379,6 +379,7 @@ def test_temperature_may_be_fixed(batches):
     assert testing.tree_allclose(before, after, rtol=0.0, atol=0.0)
 
 
+@pytest.mark.slow
 def test_importance_weights(batches):
     """1 while the policy is that which acted; clipped; and of the density of what was
     done."""

@@ -57,7 +57,7 @@ class Announced(AbstractCallback):
 
 
 @pytest.mark.parametrize("every, which", ((1, (0, 1, 2, 3)), (3, (2, 3))))
-@pytest.mark.quick_cases("3-which1")
+@pytest.mark.slow
 def test_pace(monkeypatch, tmp_path, every, which):
     """One of so many evaluations and the last one, with one compilation."""
     traced, written, announced = [], [], Announced()
