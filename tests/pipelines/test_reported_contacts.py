@@ -171,6 +171,7 @@ def beginning(text):
 
 
 @small_first
+@pytest.mark.slow  # `test_contacts.py` has the quick one.
 def test_gradients(text):
     """Of all values, by state and parameters, forward, reverse and by differences."""
     robot, state = beginning(text)

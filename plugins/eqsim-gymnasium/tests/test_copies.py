@@ -98,6 +98,7 @@ def test_program_is_shared(name):
         assert eqsim.testing.tree_allclose(new.arrays, program.arrays)
 
 
+@pytest.mark.slow
 def test_spawned_process(monkeypatch):
     """Hashes of strings differ between processes."""
     monkeypatch.setenv("JAX_ENABLE_X64", "1")

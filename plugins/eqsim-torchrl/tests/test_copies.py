@@ -142,6 +142,7 @@ def test_policy(copied):
     assert jnp.array_equal(copied(policy)(obs), policy(obs))
 
 
+@pytest.mark.slow
 def test_spawned_process(monkeypatch):
     """What is compiled stays here, and is compiled there again."""
     monkeypatch.setenv("JAX_ENABLE_X64", "1")

@@ -267,6 +267,7 @@ def test_parameters_of_which_robots_are_made():
     assert torch.all(found == 0.0)
 
 
+@pytest.mark.slow
 def test_a_thousand_steps_hold_little():
     # Programs are shared by environments of equal structure: no other test has this one.
     task = eqsim.make("point_mass", frame_skip=7)
