@@ -211,6 +211,7 @@ def test_derivative_of_level_capsules(first):
         np.testing.assert_allclose(derivative, sides[0], rtol=1e-6)
 
 
+@pytest.mark.slow  # `pipelines/test_nan_rows.py` is the quick one.
 def test_environments_that_are_not_numbers():
     """They do not stop a search, and leave the others as they are."""
     rng, count = np.random.default_rng(4), 400

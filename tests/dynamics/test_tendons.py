@@ -55,6 +55,7 @@ def compare(seed):
 
 
 @pytest.mark.parametrize("seed", (2, pytest.param(8, marks=pytest.mark.slow)))
+@pytest.mark.slow  # `test_robot_against_mujoco` is the quick one.
 def test_random_systems(seed):
     compare(seed)
 
