@@ -19,13 +19,8 @@ from eqsim_dmc import RandomGains
 
 slow = pytest.mark.slow
 # With and without contacts, in a fluid, with drawn targets and gains, and sparse rewards.
-QUICK = (
-    "ball_in_cup_catch",
-    "cartpole_balance",
-    "cartpole_swingup_sparse",
-    "cheetah_run",
-)
-QUICK += "lqr_lqr_2_1", "point_mass_hard", "reacher_easy", "swimmer_swimmer6"
+QUICK = "ball_in_cup_catch cartpole_balance cartpole_swingup_sparse cheetah_run".split()
+QUICK += "lqr_lqr_2_1 point_mass_hard reacher_easy swimmer_swimmer6".split()
 NAMES = [
     name if name.removeprefix("dmc_") in QUICK else pytest.param(name, marks=slow)
     for name in TASKS
@@ -187,7 +182,9 @@ def test_spinner():
     assert values == [1.0, 1.0, 0.0, 0.0]
 
 
-SLOW_STARTS = "cheetah", "lqr_lqr_6_2", *HEAVY
+# What takes long to compile.
+SLOW_STARTS = "cheetah", "lqr_lqr_6_2", "humanoid", "manipulator", "quadruped"
+SLOW_STARTS += "stacker", "swimmer_swimmer15"
 STARTS = [
     pytest.param(n, marks=slow) if n.removeprefix("dmc_").startswith(SLOW_STARTS) else n
     for n in TASKS
