@@ -156,6 +156,7 @@ def test_step(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.quick_cases("inverted_pendulum", "reacher", "swimmer")
 def test_trajectory(name):
     """Both on their own for some steps, from the same starts."""
     q, qd, _ = starts(name)

@@ -71,6 +71,7 @@ def test_steps(reorient):
     assert falls and (reached or not reorient)
 
 
+@pytest.mark.slow
 def test_goal_turns_after_a_success():
     """About its own axes, by twice the control step, slower in each step."""
     env = tasks()[True]
