@@ -76,9 +76,7 @@ def without_extent():
 
 
 @pytest.mark.parametrize("kinds", FLAT, ids=name)
-@pytest.mark.quick_cases(
-    "plane-ellipsoid", "sphere-cylinder", "capsule-capsule", "capsule-box"
-)
+@pytest.mark.quick_cases("plane-ellipsoid", "sphere-cylinder", "capsule-capsule")
 def test_shapes_without_extent(kinds):
     """Values and derivatives of all points are finite, also of those that are not valid."""
     both = without_extent()

@@ -185,6 +185,16 @@ SLOW = {
     ],
     ids=name,
 )
+@pytest.mark.quick_cases(
+    "plane-sphere",
+    "plane-box",
+    "plane-cylinder",
+    "sphere-capsule",
+    "sphere-box",
+    "sphere-ellipsoid",
+    "capsule-capsule",
+    "capsule-box",
+)
 def test_gradients(kinds):
     model = model_of(kinds)
     data = poses(model, 7)

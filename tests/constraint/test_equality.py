@@ -166,6 +166,7 @@ def test_gradients(name):
     check_gradients(run, jnp.asarray(q[2]), jnp.asarray(qd[2]), fields(sys))
 
 
+@pytest.mark.slow
 def test_satisfied_weld_has_finite_derivatives():
     """At the pose of the weld the norm of the violation is zero."""
     sys = load_mjcf(ROBOT.format(CASES["weld"]))

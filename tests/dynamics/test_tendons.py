@@ -82,6 +82,7 @@ def state(q, qd):
 
 
 @pytest.mark.parametrize("seed", (2, pytest.param(4, marks=pytest.mark.slow)))
+@pytest.mark.slow
 def test_steps_of_random_systems(seed):
     compare_steps(seed)
 

@@ -123,6 +123,7 @@ CLASSIC = [name for name in eqsim.ENVS.names() if not name.endswith(("_uni", "_o
 
 
 @pytest.mark.parametrize("name", [*CLASSIC, "my_own"])
+@pytest.mark.quick_cases("ant", "inverted_pendulum", "reacher")
 def test_presets(name):
     """Every draw of every preset is a robot whose numbers make sense."""
     sys = eqsim.make("ant" if name == "my_own" else name).sys

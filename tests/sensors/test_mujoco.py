@@ -42,6 +42,7 @@ def test_robot(group):
     check(models.errors(sys, model, models.states(model, 8)))
 
 
+@pytest.mark.slow
 def test_elliptic_cones():
     # What matches, and how it is reduced, does not depend on cones: two of nine matches.
     sys, model = models.robot(tuple(models.contact_rows()[:8]), "elliptic")
