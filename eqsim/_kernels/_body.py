@@ -14,11 +14,14 @@ class Body:
     - `schedule`: places of the values.
     - `text`: receives the instructions.
     - `table`: returns the name of the global constant of a table.
+    - `work`: place of the work of the lanes, see `_grouping.py`.
     """
 
-    def __init__(self, schedule: Schedule, text: Text, table: Callable[[int], str]):
+    def __init__(
+        self, schedule: Schedule, text: Text, table: Callable[[int], str], work: int
+    ):
         self.graph, self.schedule, self.text = schedule.graph, schedule, text
-        self.table, self.width = table, text.width
+        self.table, self.width, self.work = table, text.width, work
         self.names: dict[tuple[int, bool], str] = {}
 
     def address(self, place: int | str) -> str:
@@ -97,7 +100,10 @@ class Body:
             return self.table(node), stride
         if self.text.is_vector(node):
             stride *= self.width
-        return self.address(self.schedule.place[node]), stride
+        place = self.address(self.schedule.place[node])
+        if graph.op[node] == "pointer":
+            place = self.text.new(f"load ptr, ptr {place}, align 8")
+        return place, stride
 
     def _row(self, base: str, stride: int, index: str) -> str:
         wide = self.text.new(f"sext i32 {index} to i64")
@@ -163,6 +169,19 @@ class Body:
             f"call {kind} @{function}(<{width} x ptr> align {align} {addresses}, "
             f"<{width} x i1> {every}, {kind} poison)"
         )
+
+    def call(self, node: int) -> None:
+        """Call a function of `_callees.py`, whose results are an array."""
+        flags, floats, integers, *tables = (
+            self.array(x)[0] for x in self.graph.args[node]
+        )
+        result, _ = self.array(node)
+        given = [flags, floats, integers, self.address(self.work), result, *tables]
+        symbol = self.graph.aux[node].symbol
+        kinds = ", ".join(["ptr"] * len(given))
+        self.text.externals.add(f"declare void @{symbol}({kinds})")
+        arguments = ", ".join(f"ptr {name}" for name in given)
+        self.text.lines.append(f"  call void @{symbol}({arguments})")
 
     def pack_array(self, node: int) -> None:
         """Store nodes contiguously."""
@@ -367,4 +386,5 @@ _ARRAYS = {
     "join": Body.join,
     "update": Body.update,
     "blend": Body.blend,
+    "call": Body.call,
 }

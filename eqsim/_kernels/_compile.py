@@ -95,6 +95,20 @@ def object_code(text: str) -> bytes:
             raise CompileError(f"LLVM cannot compile the kernel: {error}") from error
 
 
+def object_code_apart(text: str) -> bytes:
+    """Return the object file of a module, compiled in a process of its own."""
+    try:
+        return _parts.object_apart(text, _settings())
+    except RuntimeError as error:
+        raise CompileError(f"LLVM cannot compile a function: {error}") from error
+
+
+def define(symbol: str, address: int) -> None:
+    """Let machine code that is loaded later call a function."""
+    with _LOCK:
+        _llvm().add_symbol(symbol, address)
+
+
 def _settings() -> tuple[str, str, str, int]:
     host = machine()
     return host.triple, host.name, host.features, level()
@@ -103,7 +117,7 @@ def _settings() -> tuple[str, str, str, int]:
 class Loaded:
     """Machine code in memory; `address` is that of its entry."""
 
-    def __init__(self, code: bytes):
+    def __init__(self, code: bytes, entry: str = "handler"):
         llvm = _llvm()
         with _LOCK:
             empty = llvm.parse_assembly("")
@@ -117,7 +131,7 @@ class Loaded:
                 for file in files:
                     self._engine.add_object_file(file)
                 self._engine.finalize_object()
-                self.address = self._engine.get_function_address("handler")
+                self.address = self._engine.get_function_address(entry)
                 self._request = self._engine.get_global_value_address(REQUEST)
             except RuntimeError as error:
                 raise CompileError(f"the object cannot be loaded: {error}") from error

@@ -12,6 +12,7 @@ tile may be partial: its lanes beyond the batch repeat the last environment.
 """
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -66,6 +67,10 @@ class Emitter:
     - `outputs`: results; `results` are the nodes of their elements.
     - `nest`: axes of the batch, from the outermost loop on.
     - `width`: lanes of a vector.
+
+    **Attributes:**
+
+    - `costs`: costs of the functions that it calls, see `_callee_code.py`.
     """
 
     def __init__(
@@ -90,6 +95,7 @@ class Emitter:
         self.labels = 0
         self.cost = 0
         self.weights: list[int] = []
+        self.costs: dict[Any, Any] = {}
         self._layout()
 
     def _layout(self) -> None:
@@ -97,7 +103,7 @@ class Emitter:
         top, fixed, self.packed, self.sums = 0, {}, [], {}
         for leaf, node in zip(self.inputs, self.sources, strict=True):
             fixed[node] = top
-            top += _round(leaf.rows * self._stride(leaf.dtype, leaf.dep))
+            top += _round(self.bytes_of(leaf))
         for k, leaf in enumerate(self.outputs):
             self.packed.append(top)
             full = LANE if LANE in self.nest else 0
@@ -114,12 +120,16 @@ class Emitter:
         """Return the bytes from one row of an array to the next."""
         return max(bits(dtype), 8) // 8 * (self.width if dep & LANE else 1)
 
+    def bytes_of(self, leaf: Leaf) -> int:
+        """Return the size of an argument or a result in scratch memory."""
+        return leaf.rows * self._stride(leaf.dtype, leaf.dep)
+
     # Functions of scalar operations.
 
     def _body(self, prefix: str = "%t") -> Body:
         """Return an empty function; the names of its registers begin with `prefix`."""
         text = Text(self.graph, self.width, self.externals, self.helpers, prefix)
-        return Body(self.schedule, text, self.table)
+        return Body(self.schedule, text, self.table, self.work)
 
     def _function(self, lines: list[str]) -> str:
         if not lines:
@@ -133,6 +143,10 @@ class Emitter:
         body = self._body()
         for node in chunk.nodes:
             body.evaluate(node)
+            if self.graph.op[node] == "call":
+                cost = self.costs[self.graph.aux[node]]
+                self.cost += cost.whole
+                self.weights += [cost.largest] if self.nest == (LANE,) else []
         self.cost += len(chunk.nodes)
         return self._function(body.text.lines)
 
@@ -275,8 +289,10 @@ class Emitter:
     def module(self) -> str:
         """Return the text of the module."""
         regions = [self.program(items) for items in self.schedule.regions]
-        packs = self._packs()
-        text = runtime.module(self, regions, packs)
+        return self.joined(runtime.module(self, regions, self.packs()))
+
+    def joined(self, text: str) -> str:
+        """Return a module of the functions so far, and of more text."""
         helpers = [
             definition(*helper, self.width, self.externals)
             for helper in sorted(self.helpers)
@@ -298,7 +314,7 @@ class Emitter:
             )
         return name
 
-    def _packs(self) -> list[str]:
+    def packs(self) -> list[str]:
         """Return the lines that store the results of a tile contiguously."""
         lines = []
         for leaf, nodes, place in zip(

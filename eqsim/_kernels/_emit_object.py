@@ -60,13 +60,13 @@ def emit_object(
 
 
 if __name__ == "__main__":
-    given_triple, given_cpu, given_features, given_level = sys.argv[1:]
+    given_triple, given_cpu, given_features, given_level, given_kind = sys.argv[1:]
     code = emit_object(
         sys.stdin.buffer.read().decode(),
         given_triple,
         given_cpu,
         given_features,
         int(given_level),
-        joined=True,
+        joined=given_kind == "joined",
     )
     sys.stdout.buffer.write(code)

@@ -83,9 +83,11 @@ class Graph:
     - `assumed`: patterns of arguments, see `_assumptions.py`.
     - `frozen`: maps an array to a boolean node and another array: both arrays are equal
         in the lanes where the node is false.
+    - `width`: lanes of a vector.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 1) -> None:
+        self.width = width
         self.op: list[str] = []
         self.args: list[tuple[int, ...]] = []
         self.dtype: list[str] = []

@@ -38,10 +38,21 @@ def objects_of(text: str, settings: Settings) -> bytes:
     several = _emit_object.joins_objects(settings[0])
     parts = split(text, min(_processors(), len(text) // LEAST) if several else 1)
     with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
-        others = [pool.submit(_in_a_process, part, settings) for part in parts[1:]]
+        others = [
+            pool.submit(_in_a_process, part, settings, True) for part in parts[1:]
+        ]
         found = [_emit_object.emit_object(parts[0], *settings, len(parts) > 1)]
         found += [other.result() for other in others]
-    return b"".join(struct.pack("<Q", len(code)) + code for code in found)
+    return b"".join(map(_sized, found))
+
+
+def object_apart(text: str, settings: Settings) -> bytes:
+    """Compile the object file of a module in a process of its own."""
+    return _sized(_in_a_process(text, settings, False))
+
+
+def _sized(code: bytes) -> bytes:
+    return struct.pack("<Q", len(code)) + code
 
 
 def objects(data: bytes) -> Iterator[bytes]:
@@ -109,13 +120,14 @@ def _processors() -> int:
         return os.cpu_count() or 1
 
 
-def _in_a_process(text: str, settings: Settings) -> bytes:
-    """Compile the object file of a part in a separate process, or here if that fails."""
-    command = [sys.executable, _emit_object.__file__, *map(str, settings)]
+def _in_a_process(text: str, settings: Settings, joined: bool) -> bytes:
+    """Compile an object file in a separate process, or here if that fails."""
+    given = [*map(str, settings), "joined" if joined else "alone"]
+    command = [sys.executable, _emit_object.__file__, *given]
     try:
         done = subprocess.run(command, input=text.encode(), capture_output=True)
     except OSError:
-        return _emit_object.emit_object(text, *settings, True)
+        return _emit_object.emit_object(text, *settings, joined)
     if done.returncode or not done.stdout:
-        return _emit_object.emit_object(text, *settings, True)
+        return _emit_object.emit_object(text, *settings, joined)
     return done.stdout

@@ -15,6 +15,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 from . import (  # noqa: F401  (their rules register themselves)
     _arrays as arrays,
     _branches,
+    _callees,
     _calls,
     _elementwise,
     _forward_loops,
@@ -29,6 +30,7 @@ from . import (  # noqa: F401  (their rules register themselves)
 )
 from ._arrays import Value
 from ._assumptions import pattern_of
+from ._callee_code import cost_of, link
 from ._compile import CompileError, key_of, Loaded, object_code, store, stored
 from ._emit import Emitter, Leaf
 from ._fingerprint import fingerprint
@@ -180,22 +182,31 @@ def _without_assumptions(program: Program, layout: Layout) -> Callable[[], int]:
     return make
 
 
-def _load(key: str, text: Callable[[], str]) -> Loaded:
-    """Return the machine code under a key: from the cache, or compiled now."""
+def _load(key: str, text: Callable[[], tuple[str, list[str]]]) -> Loaded:
+    """Return the machine code under a key: from the cache, or compiled now. A line with
+    the functions that it calls precedes the code."""
     code = stored(key)
     if code is not None:
         try:
-            return Loaded(code)
+            return _linked(code)
         except CompileError:
             code = None
-    code = object_code(text())
+    program, callees = text()
+    code = " ".join(callees).encode() + b"\n" + object_code(program)
     store(key, code)
-    return Loaded(code)
+    return _linked(code)
 
 
-def module(function: Function, layout: Layout) -> str:
-    """Return the LLVM IR of a function of one environment."""
-    graph = Graph()
+def _linked(code: bytes) -> Loaded:
+    end = code.index(b"\n")
+    link(code[:end].decode().split())
+    return Loaded(code[end + 1 :])
+
+
+def module(function: Function, layout: Layout) -> tuple[str, list[str]]:
+    """Return the LLVM IR of a function of one environment, and the functions that it
+    calls."""
+    graph = Graph(layout.width)
     inputs, sources, results = _translated(
         graph, function, layout.arguments, layout.assumed
     )
@@ -208,7 +219,10 @@ def module(function: Function, layout: Layout) -> str:
         outputs.append(Leaf(rows, dtype, layout.results[k], layout.summed[k]))
         nodes.append(_elements(graph, value))
     emitter = Emitter(graph, inputs, sources, outputs, nodes, layout.nest, layout.width)
-    return emitter.module()
+    live = sorted(emitter.schedule.live)
+    callees = {graph.aux[node] for node in live if graph.op[node] == "call"}
+    emitter.costs = {callee: cost_of(callee) for callee in callees}
+    return emitter.module(), sorted(callee.symbol for callee in callees)
 
 
 def _translated(graph: Graph, function: Function, deps, assumed):

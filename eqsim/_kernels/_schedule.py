@@ -67,7 +67,7 @@ class Choose:
 
 Item = Chunk | Copy | Repeat | Choose
 
-_LEAVES = frozenset({"const", "param", "input", "state", "table"})
+_LEAVES = frozenset({"const", "param", "input", "pointer", "state", "table"})
 
 
 class Schedule:

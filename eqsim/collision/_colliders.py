@@ -49,7 +49,7 @@ def _polytopes(first: GeomKind, second: GeomKind, num_points: int) -> Collider:
     return Collider(find, num_points, one_by_one=True, nearest=nearest)
 
 
-_BUILT_IN = {
+BUILT_IN = {
     (_K.PLANE, _K.SPHERE): Collider(plane_sphere, 1),
     (_K.PLANE, _K.CAPSULE): Collider(plane_capsule, 2),
     (_K.PLANE, _K.ELLIPSOID): Collider(plane_ellipsoid, 1),
@@ -88,6 +88,6 @@ _BUILT_IN = {
     (_K.MESH, _K.MESH): _polytopes(_K.MESH, _K.MESH, 4),
 }
 _ON_TERRAIN = (_K.SPHERE, _K.CAPSULE, _K.ELLIPSOID, _K.CYLINDER, _K.BOX, _K.MESH)
-_BUILT_IN |= {(_K.HFIELD, kind): terrain_collider(kind) for kind in _ON_TERRAIN}
-for kinds, collider in _BUILT_IN.items():
+BUILT_IN |= {(_K.HFIELD, kind): terrain_collider(kind) for kind in _ON_TERRAIN}
+for kinds, collider in BUILT_IN.items():
     register_collider(*kinds, collider)

@@ -116,14 +116,14 @@ class Core(eqx.Module):
         return pick(self.hulls.points, self.hulls.start + number)
 
 
-_FEW = 24
+FEW = 24
 """Vertices of the largest hull up to which all of them are compared."""
 
 
 def _farthest(hulls: Hulls, direction: Vec3, first: Any):
     """Return the vertex of a hull that lies farthest in a direction."""
     polygons = hulls.polygons
-    if polygons is None or polygons.most_vertices <= _FEW:
+    if polygons is None or polygons.most_vertices <= FEW:
         return _farthest_of_all(hulls, direction)
     if first is None:
         first = _seed(hulls, polygons, direction)

@@ -21,14 +21,14 @@ from jax import lax
 from .._each import read_rows, read_rows_of, table_rows, write_rows
 from .._row_loops import rows_per_pass
 from ..kinematics._forward import Kinematics, Pose, take_poses
-from ..model import Collider, collider_of, GeomKind, System
+from ..model import collider_of, GeomKind, System
 from ..model._gather import take
 from ..spatial import safe_sqrt, Vec3, vec3
 from ._bounds import shape_boxes
+from ._collide import collide
 from ._list_plan import ListPlan, PairGroup
-from ._near import apart, gap, Reach, together
+from ._near import gap, Reach
 from ._points import (
-    complete,
     ContactPoints,
     hull_tables,
     Hulls,
@@ -281,30 +281,6 @@ def pair_shapes(
             shape = shape._replace(hulls=hulls)
         found.append(shape)
     return found[0], found[1]
-
-
-def collide(group: PairGroup, one: Shape, two: Shape, margin) -> ContactPoints:
-    """Return all points of pairs, `(k, nslot, *batch)`."""
-    collider = collider_of(*group.kinds)
-    if not collider.one_by_one or margin.shape[0] == 1:
-        return _collided(collider, one, two, margin)
-    (first, first_hulls), (second, second_hulls) = map(apart, (one, two))
-
-    def each(pair):
-        one, two, margin = jtu.tree_map(lambda x: x[None], pair)
-        one, two = together(one, first_hulls), together(two, second_hulls)
-        found = _collided(collider, one, two, margin)
-        return jtu.tree_map(lambda x: x[0], found)
-
-    return jax.vmap(each)((first, second, margin))
-
-
-# A collider is long: it is traced once for all its uses, and so is its derivative.
-@ft.partial(jax.jit, static_argnums=0)
-def _collided(collider: Collider, one: Shape, two: Shape, margin) -> ContactPoints:
-    arguments = (one, two, margin) if collider.one_by_one else (one, two)
-    slots = [complete(point) for point in collider.find(*arguments)]
-    return jtu.tree_map(lambda *xs: jnp.stack(xs, axis=1), *slots)
 
 
 def _with_touching(

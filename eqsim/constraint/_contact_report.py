@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
-from .._each import each, OWN_VALUE, read_rows, read_rows_of, table_rows, write_rows
+from .._each import each, OWN_VALUE, pushed, read_rows, read_rows_of, table_rows, write_rows
 from ..collision import contact_plan, ContactPlan, ContactPoints, split_plan
 from ..collision._list_plan import ListPlan, PairGroup
 from ..collision._pair_lists import PairList
@@ -249,11 +249,11 @@ def _with_derivative(
     return report.values
 
 
-@_with_derivative.defjvp
+@ft.partial(_with_derivative.defjvp, symbolic_zeros=True)
 def _derivative(facts: ReportFacts, primals, tangents):
     (given, report), (rates, _) = primals, tangents
     again = ft.partial(_computed_again, facts, report)
-    return report.values, jax.jvp(again, (given,), (rates,))[1]
+    return report.values, pushed(again, (given,), (rates,))
 
 
 def _computed_again(

@@ -6,6 +6,7 @@ computes the points of a pair, their rows and their forces from the poses, the v
 and the parameters of its two shapes. So a derivative, too, costs what touches.
 """
 
+import functools as ft
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -14,10 +15,10 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
-from .._each import add_rows, each, read_rows, read_rows_of, table_rows
+from .._each import add_rows, each, pushed, read_rows, read_rows_of, table_rows
 from ..collision._list_plan import ListPlan, PairGroup
+from ..collision._collide import collide
 from ..collision._pair_lists import (
-    collide,
     ContactList,
     Listing,
     pair_shapes,
@@ -315,10 +316,9 @@ def _link_forces(rows: ListedContacts, solved: Motion, motion: Motion) -> Force:
     return for_each_contact(rows.contacts.count, add, start)
 
 
-@_link_forces.defjvp
+@ft.partial(_link_forces.defjvp, symbolic_zeros=True)
 def _link_forces_jvp(primals, tangents):
-    _, rate = jax.jvp(_summed_forces, primals, tangents)
-    return _link_forces(*primals), rate
+    return _link_forces(*primals), pushed(_summed_forces, primals, tangents)
 
 
 def _summed_forces(rows: ListedContacts, solved: Motion, motion: Motion) -> Force:
