@@ -11,6 +11,7 @@ Its Jacobian-vector and vector-Jacobian products are such functions, too.
 import abc
 import dataclasses
 import functools as ft
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,11 +34,12 @@ _TABLE_ROWS = 1 << 20
 class Separate:
     """A function of flat arrays.
 
-    - `fn`: function of two trees of arrays, which returns a list of arrays.
+    - `fn`: function of trees of arrays, which returns a list of arrays.
     - `name`: digest of the code of `fn`; part of the identity.
-    - `treedef`: structure of both trees.
-    - `own`: shapes and types of the leaves of the first tree.
-    - `tables`: types of the leaves of the second tree, arrays whose first axis may have any
+    - `treedef`: structure of the trees.
+    - `ends`: for each tree but the last one, the number of leaves up to its end.
+    - `own`: shapes and types of these leaves.
+    - `tables`: types of the leaves of the last tree, arrays whose first axis may have any
         length. The function reads rows within bounds.
     - `results`: shapes and types.
     """
@@ -45,6 +47,7 @@ class Separate:
     fn: Callable = dataclasses.field(compare=False)
     name: str
     treedef: Any
+    ends: tuple[int, ...]
     own: tuple[tuple[tuple[int, ...], np.dtype], ...]
     tables: tuple[np.dtype, ...]
     results: tuple[tuple[tuple[int, ...], np.dtype], ...]
@@ -58,7 +61,7 @@ class Separate:
 
     @property
     def num_arguments(self) -> int:
-        """Number of leaves of both trees."""
+        """Number of leaves of all trees."""
         return len(self.own) + len(self.tables)
 
     @property
@@ -70,7 +73,13 @@ class Separate:
     def identity(self) -> str:
         """Text that is the same in every process for equal functions of one environment."""
         shapes = self.own, self.tables, self.results
-        return f"{self.name} {self.treedef} {shapes}"
+        return f"{self.name} {self.treedef} {self.ends} {shapes}"
+
+    def widened(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
+        """Return all floats of the trees that hold some of the arguments. Derivatives by
+        them share code."""
+        end = min(end for end in self.ends if max(numbers) < end)
+        return tuple(k for k in range(end) if self.own[k][1].kind == "f")
 
     def traced(self) -> ClosedJaxpr:
         """Return the function of one environment, for tables of any length."""
@@ -89,6 +98,16 @@ class AbstractPart(abc.ABC):
 
     call: Separate
     moving: tuple[int, ...] = ()
+
+    @property
+    def has_tangents(self) -> bool:
+        """True if tangents of the moving arguments follow the arguments."""
+        return False
+
+    def widened(self) -> "AbstractPart":
+        """Return the derivative by more arguments that kernels compile instead."""
+        wide = self.call.widened(self.moving) if self.moving else ()
+        return dataclasses.replace(self, moving=wide)
 
     @abc.abstractmethod
     def __call__(self, *leaves) -> list:
@@ -110,6 +129,7 @@ class AbstractPart(abc.ABC):
     def pulled(self, moving: Sequence[int]) -> "AbstractPart | None":
         """Return the vector-Jacobian product by some arguments; None as in `pushed`."""
         return None
+
     def restricted(self, leaves) -> tuple[Callable, list]:
         """Return the differentiable results as a function of the moving arguments, and
         these arguments."""
@@ -153,6 +173,10 @@ class Push(AbstractPart):
         fn, at = self.restricted(leaves)
         return jax.jvp(fn, at, list(leaves[self.call.num_arguments :]))[1]
 
+    @property
+    def has_tangents(self) -> bool:
+        return True
+
     def out_avals(self, leaves) -> list[ShapedArray]:
         return [ShapedArray(*self.call.results[k]) for k in self.call.floats]
 
@@ -182,22 +206,25 @@ class Pull(AbstractPart):
 
 
 def separate(
-    fn: Callable, name: str, own: Any, tables: Any, results: Sequence[Any]
+    fn: Callable, name: str, own: Sequence[Any], tables: Any, results: Sequence[Any]
 ) -> list:
     """Call a function that is compiled apart.
 
     **Arguments:**
 
     - `fn`, `name`: see `Separate`.
-    - `own`, `tables`: its arguments, trees of arrays.
+    - `own`, `tables`: its arguments. Derivatives by the first tree of `own` are most often
+        needed, and have code of their own.
     - `results`: shapes and types of its results.
     """
-    first, second = (jtu.tree_leaves(x) for x in (own, tables))
+    trees = [jtu.tree_leaves(tree) for tree in own]
+    first, second = [x for tree in trees for x in tree], jtu.tree_leaves(tables)
     entries = lambda xs: tuple((tuple(x.shape), np.dtype(x.dtype)) for x in xs)
     call = Separate(
         fn=fn,
         name=name,
-        treedef=jtu.tree_structure((own, tables)),
+        treedef=jtu.tree_structure((*own, tables)),
+        ends=tuple(itertools.accumulate(map(len, trees))),
         own=entries(first),
         tables=tuple(dtype for _, dtype in entries(second)),
         results=entries(results),

@@ -138,7 +138,9 @@ def _translated(graph: Graph, callee: Callee, lane: int):
     kinds = [dtype_of(aval) for aval in avals]
     dtype = next(kind for kind in kinds if kind[0] == "f")
     own = [k for k in range(len(avals)) if not first <= k < last]
-    size = lambda kind: sum(int(np.prod(avals[k].shape)) for k in own if kinds[k] == kind)
+    size = lambda kind: sum(
+        int(np.prod(avals[k].shape)) for k in own if kinds[k] == kind
+    )
     leaves = [Leaf(size(kind), kind, lane) for kind in (dtype, "i4")]
     leaves.insert(0, Leaf(1, "b1", lane))
     sources = [

@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import ShapedArray
 
 from . import _algebra as algebra, _arrays as arrays
 from ._arrays import Value
@@ -94,6 +95,23 @@ def _separate_back(reverse: Reverse, eqn, operands, active, *_):
 
 def _called(walk: Translation, part, operands: list[Value], avals) -> list[Value]:
     """Return the results of a call, of given shapes and types."""
+    wide, last = part.widened(), part.call.num_arguments
+    if wide.moving == part.moving:
+        return _called_as_is(walk, part, operands, avals)
+    shapes = [ShapedArray(*part.call.own[k]) for k in wide.moving]
+    if not part.has_tangents:
+        found = _called_as_is(walk, wide, operands, shapes)
+        return [found[wide.moving.index(k)] for k in part.moving]
+    rates = dict(zip(part.moving, operands[last:], strict=True))
+    zero = lambda aval: np.zeros(aval.shape, aval.dtype)
+    full = [
+        rates[k] if k in rates else walk.constant(zero(aval))
+        for k, aval in zip(wide.moving, shapes, strict=True)
+    ]
+    return _called_as_is(walk, wide, [*operands[:last], *full], avals)
+
+
+def _called_as_is(walk: Translation, part, operands, avals) -> list[Value]:
     graph, first, last = walk.graph, len(part.call.own), part.call.num_arguments
     operands = materialized(walk, operands)
     tables = [arrays.in_memory(graph, table) for table in operands[first:last]]

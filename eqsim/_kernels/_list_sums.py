@@ -125,7 +125,10 @@ def _each(walk, eqn, *operands):
 @reverse_rule("each")
 def _each_back(reverse: Reverse, eqn, operands, active, wanted):
     walk = reverse.walk
-    results = walk.apply(eqn, operands)
+    if reverse.at_zero:
+        results: list[Value] = [reverse.zeros(var.aval) for var in eqn.outvars]
+    else:
+        results = walk.apply(eqn, operands)
     chosen = [k for k, on in enumerate(active) if on]
     layout, avals = eqn.params["layout"], [eqn.invars[k].aval for k in chosen]
     in_table = [k < layout.first_shared for k in chosen]

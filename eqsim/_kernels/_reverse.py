@@ -56,6 +56,8 @@ class Reverse(AbstractWalk):
 
     - `loops`: number of loops around what is translated, to which passes go back.
     - `passes`: values of the pass that pull-backs go back through; None outside loops.
+    - `at_zero`: true if what is translated is linear in the active arguments, which are
+        zero.
     """
 
     def __init__(self, walk: Translation, by_jax: Callable[..., Any]):
@@ -63,6 +65,7 @@ class Reverse(AbstractWalk):
         self.by_jax = by_jax
         self.passes: Passes | None = None
         self.loops = 0
+        self.at_zero = False
 
     def closed(
         self,
@@ -113,15 +116,26 @@ class Reverse(AbstractWalk):
         pull = lambda cotangents: self._pull(jaxpr, tape, on, cotangents)
         return outs, [is_on(atom) for atom in jaxpr.outvars], pull
 
+    def linear(
+        self, closed: ClosedJaxpr, args: list[Value], active: Sequence[bool]
+    ) -> Pull:
+        """Return the pull-back of a jaxpr that is linear in its active arguments, which
+        are zero."""
+        outer, self.at_zero = self.at_zero, True
+        try:
+            return self.closed(closed, args, active)[2]
+        finally:
+            self.at_zero = outer
+
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """Translate what is pulled back through in the same pass of a loop."""
-        outer = self.passes, self.loops
-        self.passes, self.loops = None, 0
+        outer = self.passes, self.loops, self.at_zero
+        self.passes, self.loops, self.at_zero = None, 0, False
         try:
             yield
         finally:
-            self.passes, self.loops = outer
+            self.passes, self.loops, self.at_zero = outer
 
     def _equation(self, eqn, operands, flags, wanted) -> tuple[list[Value], Pull]:
         rule, args = REVERSE.get(eqn.primitive.name), (eqn, operands, flags, wanted)

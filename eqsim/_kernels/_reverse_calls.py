@@ -105,7 +105,7 @@ def _custom_jvp(reverse: Reverse, eqn, operands, active, *_):
         closed = jax.make_jaxpr(push)(shapes_of(eqn.invars), shapes_of(chosen))
         given = [*reverse.kept(operands), *(reverse.zeros(v.aval) for v in chosen)]
         flags = [False] * len(operands) + [True] * len(chosen)
-        *_, back = reverse.closed(closed, given, flags)
+        back = reverse.linear(closed, given, flags)
         found = iter(back(cotangents)[len(operands) :])
         return [next(found) if on else None for on in active]
 

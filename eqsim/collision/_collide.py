@@ -12,21 +12,28 @@ import jax.tree_util as jtu
 import numpy as np
 
 from .._separate import separate
-from ..model import Collider, collider_of, GeomKind
+from ..model import Collider, collider_of
+from ..model._shape_kinds import AnyKind
 from ..spatial import Mat3, Vec3
 from ._colliders import BUILT_IN
 from ._cores import FEW
-from ._list_plan import PairGroup
 from ._near import apart, together
 from ._points import complete, ContactPoints, Hulls, Shape
 
 
-def collide(group: PairGroup, one: Shape, two: Shape, margin) -> ContactPoints:
-    """Return all points of pairs, `(k, nslot, *batch)`."""
-    collider = collider_of(*group.kinds)
-    built_in = collider is BUILT_IN.get(group.kinds)
-    if built_in and collider.one_by_one and margin.shape[0] == 1:
-        return _apart(group, collider, one, two, margin)
+Kinds = tuple[AnyKind, AnyKind]
+
+
+def collide(kinds: Kinds, one: Shape, two: Shape, margin) -> ContactPoints:
+    """Return all points of pairs of shapes of two kinds, `(k, nslot, *batch)`."""
+    if collider_of(*kinds).one_by_one and shares_code(kinds, margin):
+        return _apart(kinds, one, two, margin)
+    return collide_in_place(kinds, one, two, margin)
+
+
+def collide_in_place(kinds: Kinds, one: Shape, two: Shape, margin) -> ContactPoints:
+    """Return what `collide` returns, as part of the program that calls it."""
+    collider = collider_of(*kinds)
     if not collider.one_by_one or margin.shape[0] == 1:
         return _collided(collider, one, two, margin)
     (first, first_hulls), (second, second_hulls) = map(apart, (one, two))
@@ -48,20 +55,35 @@ def _collided(collider: Collider, one: Shape, two: Shape, margin) -> ContactPoin
     return jtu.tree_map(lambda *xs: jnp.stack(xs, axis=1), *slots)
 
 
+# Colliders that are compiled apart.
+
+
+def shares_code(kinds: Kinds, margin) -> bool:
+    """Return whether functions of a pair of shapes can be compiled apart: the version of
+    the code of a collider must be known, and pairs are visited one by one."""
+    built_in = collider_of(*kinds) is BUILT_IN.get(kinds)
+    return built_in and margin.shape[0] == 1
+
+
 @ft.lru_cache(maxsize=1)
-def _version() -> str:
-    """Return a digest of everything that the code of colliders depends on."""
+def code_version() -> str:
+    """Return a digest of everything that the code of colliders and contacts depends on."""
     root, digest = pathlib.Path(__file__).parent.parent, hashlib.sha256()
-    folders = [root / name for name in ("collision", "kinematics", "model", "spatial")]
-    files = [*root.glob("*.py"), *(x for folder in folders for x in folder.glob("*.py"))]
+    names = "collision", "constraint", "kinematics", "model", "spatial"
+    files = [*root.glob("*.py"), *(x for n in names for x in (root / n).glob("*.py"))]
     for file in sorted(files):
         digest.update(file.read_bytes())
     return f"jax {jax.__version__} {digest.hexdigest()}"
 
 
-def _tables(hulls: Hulls | None) -> Hulls | None:
+_LEAST_CORNERS = 8
+"""Corners of polygons that all colliders have room for."""
+
+
+def shared_hulls(one: Shape, two: Shape) -> Hulls | None:
     """Return what all pairs share of the hulls of meshes, with static numbers rounded so
     that robots share code."""
+    hulls = one.hulls or two.hulls
     if hulls is None or hulls.polygons is None:
         return hulls
     own = hulls.polygons
@@ -71,33 +93,25 @@ def _tables(hulls: Hulls | None) -> Hulls | None:
     return Hulls(hulls.points, None, None, own)
 
 
-_LEAST_CORNERS = 8
-"""Corners of polygons that all colliders have room for."""
+def _apart(kinds: Kinds, one: Shape, two: Shape, margin) -> ContactPoints:
+    def find(state, sizes, rest, tables):
+        poses, (numbers, margin) = iter(state), rest
+        shapes = [
+            together(Shape(next(poses), size, hulls), tables)
+            for size, hulls in zip(sizes, numbers, strict=True)
+        ]
+        return jtu.tree_leaves(collide_in_place(kinds, *shapes, margin))
 
-
-def _apart(
-    group: PairGroup, collider: Collider, one: Shape, two: Shape, margin
-) -> ContactPoints:
-    """Call a collider that is compiled apart."""
-    (first, one_hulls), (second, two_hulls) = map(apart, (one, two))
-    own, tables = (first, second, margin), _tables(one_hulls or two_hulls)
-
-    def find(own, tables):
-        first, second, margin = own
-        one, two = together(first, tables), together(second, tables)
-        return jtu.tree_leaves(_collided(collider, one, two, margin))
-
-    batch = jnp.broadcast_shapes(*(x.shape[1:] for x in jtu.tree_leaves(own)))
-    assert collider.num_points is not None, "no height fields are listed"
-    shape = 1, collider.num_points, *batch
+    tables, both = shared_hulls(one, two), (apart(one)[0], apart(two)[0])
+    state, sizes, numbers = ([shape[k] for shape in both] for k in range(3))
+    own = state, sizes, (numbers, margin)
+    shapes = [x.shape[1:] for x in jtu.tree_leaves(own)]
+    count = collider_of(*kinds).num_points
+    assert count is not None, "no height fields are listed"
+    shape = 1, count, *jnp.broadcast_shapes(*shapes)
     number = jax.ShapeDtypeStruct(shape, margin.dtype)
-    points = ContactPoints(
-        dist=number,
-        pos=Vec3(*[number] * 3),
-        frame=Mat3(*[number] * 9),
-        valid=jax.ShapeDtypeStruct(shape, np.dtype(bool)),
-    )
+    flag = jax.ShapeDtypeStruct(shape, np.dtype(bool))
+    points = ContactPoints(number, Vec3(*[number] * 3), Mat3(*[number] * 9), flag)
     results, treedef = jtu.tree_flatten(points)
-    kinds = " ".join(kind.name for kind in group.kinds)
-    name = f"{kinds} {_version()}"
+    name = f"{' '.join(kind.name for kind in kinds)} {code_version()}"
     return jtu.tree_unflatten(treedef, separate(find, name, own, tables, results))

@@ -12,7 +12,6 @@ Lists hold the worst case, so that nothing is dropped; only what is used is ever
 import functools as ft
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
@@ -307,7 +306,7 @@ def _with_touching(
         margin = visit.margin(pair, one, two)
         ends = [read_rows_of(visit.shapes, x) for x in (one, two)]
         shapes = pair_shapes(plan, group, vertices, polygons, pair, ends)
-        points = collide(group, *shapes, margin)
+        points = collide(group.kinds, *shapes, margin)
         exists = points.valid & (points.dist < margin[:, None]) & used[:, None]
         new = []
         for condim, each in zip(own, lists, strict=True):

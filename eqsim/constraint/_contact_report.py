@@ -16,14 +16,24 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
-from .._each import each, OWN_VALUE, pushed, read_rows, read_rows_of, table_rows, write_rows
+from .._each import (
+    each,
+    OWN_VALUE,
+    pushed,
+    read_rows,
+    read_rows_of,
+    table_rows,
+    write_rows,
+)
 from ..collision import contact_plan, ContactPlan, ContactPoints, split_plan
+from ..collision._collide import shared_hulls
 from ..collision._list_plan import ListPlan, PairGroup
 from ..collision._pair_lists import PairList
 from ..model import System
 from ..spatial import Motion, Vec3
 from ._coupled_contacts import numbers_where
 from ._listed_contacts import ListedContacts
+from ._pair_forces import pair_wrenches
 from ._visited_contacts import for_each_contact
 
 
@@ -304,7 +314,8 @@ def _group_values(
 
     def term(_, columns, entries, common):
         pair, slot = columns[:2]
-        points, wrench = rows.computed(group, pair, entries, common)
+        law, data, shapes = rows.pair_data(group, pair, entries, common)
+        points, wrench = pair_wrenches(law, data, shared_hulls(*shapes))
         values = _values(points, wrench.force, wrench.torque)
         values = jtu.tree_map(lambda x: jnp.broadcast_to(x, points.dist.shape), values)
         return (jtu.tree_map(ft.partial(_at_slot, slot), values),)

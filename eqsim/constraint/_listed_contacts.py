@@ -16,8 +16,8 @@ import jax.tree_util as jtu
 from jax import lax
 
 from .._each import add_rows, each, pushed, read_rows, read_rows_of, table_rows
+from ..collision._collide import Kinds
 from ..collision._list_plan import ListPlan, PairGroup
-from ..collision._collide import collide
 from ..collision._pair_lists import (
     ContactList,
     Listing,
@@ -32,12 +32,9 @@ from ..model._gather import take
 from ..spatial import Force, Mat3, Motion, Vec3, vec3
 from ._constraint import Moment
 from ._contact_parameters import (
-    complete_parameters,
-    ContactParameters,
     explicit_parameters,
     geom_parameters,
     GeomParameters,
-    mix_parameters,
     Mixed,
 )
 from ._contact_rows import (
@@ -50,6 +47,17 @@ from ._contact_rows import (
 )
 from ._costs import Residual
 from ._jacobians import Terms
+from ._pair_forces import (
+    NodeRow,
+    pair_forces,
+    pair_parameters,
+    pair_shape_numbers,
+    PairData,
+    PairFacts,
+    PairLaw,
+    PairParameters,
+    PairState,
+)
 from ._rows import AbstractRows
 from ._visited_contacts import (
     ContactRowList,
@@ -142,28 +150,33 @@ class Facts(eqx.Module):
         every = [plan.first, plan.second, *self.pair_nodes, *self.links]
         return every if pair is None else [table_rows(x, pair) for x in every]
 
-    def law(self, condim: int, common: Common) -> ContactLaw:
-        """Return the settings of contacts of a dimension."""
-        return ContactLaw(condim, self.cone, common.impratio, common.width)
+    def law(self, kinds: Kinds, condim: int) -> PairLaw:
+        """Return static facts about the contacts of a dimension."""
+        explicit = max(self.plan.explicit) >= 0
+        return PairLaw(kinds, condim, self.cone, self.safe_solref, explicit)
 
 
 def parameters_of(
     facts: Facts, common: Common, pair, one: ShapeTables, two: ShapeTables
-) -> ContactParameters:
+) -> PairParameters:
     """Return the parameters of pairs, `(k, *batch)`, given their shapes."""
-    priority = table_rows(facts.priority, pair)
-    mixed = mix_parameters(one.parameters, two.parameters, priority)
-    margin = one.margin + two.margin
+    own = None
     if common.explicit is not None:
-        entry = table_rows(facts.plan.explicit, pair)
-        own = read_rows_of((common.explicit, common.margin), jnp.maximum(entry, 0))
-        choose = lambda x, y: jnp.where(entry >= 0, x, y)
-        mixed, margin = jtu.tree_map(choose, own, (mixed, margin))
-    weight = sum(
+        entry = jnp.maximum(table_rows(facts.plan.explicit, pair), 0)
+        own = read_rows_of((common.explicit, common.margin), entry)
+    first, second = (
         read_rows(common.weights, table_rows(links, pair)) for links in facts.links
     )
-    time = common.dt[None], facts.safe_solref
-    return complete_parameters(mixed, margin, weight, time, common.explicit is not None)
+    return PairParameters(
+        sizes=(one.shape.size, two.shape.size),
+        geoms=(one.parameters, two.parameters),
+        margins=(one.margin, two.margin),
+        own=own,
+        weight=first + second,
+        impratio=common.impratio,
+        width=common.width,
+        dt=common.dt,
+    )
 
 
 class ListedContacts(AbstractRows):
@@ -237,9 +250,12 @@ class ListedContacts(AbstractRows):
         facts, plan = self.facts, self.facts.plan
         ends = [table_rows(side, pair) for side in (plan.first, plan.second)]
         one, two = (read_rows_of(self.shapes, end) for end in ends)
-        parameters = parameters_of(facts, self.common, pair, one, two)
-        law = facts.law(self.condim, self.common)
-        return contact_rows(law, points, parameters, self.ends(pair, self.nodes))
+        common, law = self.common, facts.law(plan.groups[0].kinds, self.condim)
+        own = parameters_of(facts, common, pair, one, two)
+        columns = (table_rows(x, pair) for x in (facts.priority, plan.explicit))
+        parameters = pair_parameters(law, own, *columns)
+        settings = ContactLaw(self.condim, facts.cone, common.impratio, common.width)
+        return contact_rows(settings, points, parameters, self.ends(pair, self.nodes))
 
     def ends(self, pair, table: Any) -> list:
         """Return the rows of a table of nodes for both sides of pairs."""
@@ -252,7 +268,7 @@ class ListedContacts(AbstractRows):
         return contact_wrench(self.rows(pair, points), *ends)
 
     def tables(self, solved: Motion, motion: Motion, first: int) -> list:
-        """Return the tables that `computed` reads, and the columns of their entries.
+        """Return the tables that `pair_data` reads, and the columns of their entries.
 
         **Arguments:**
 
@@ -262,10 +278,11 @@ class ListedContacts(AbstractRows):
         both = (self.shapes, 0), (self.shapes, 1), (nodes, 2), (nodes, 3)
         return [(table, first + column) for table, column in both]
 
-    def computed(
+    def pair_data(
         self, group: PairGroup, pair, entries, common: Common
-    ) -> tuple[ContactPoints, ContactWrench]:
-        """Compute all points of pairs and their forces, one row for each point.
+    ) -> tuple[PairLaw, PairData, tuple[Shape, Shape]]:
+        """Return what determines the points of pairs and their forces, see
+        `_pair_forces.py`, and the shapes.
 
         **Arguments:**
 
@@ -274,26 +291,26 @@ class ListedContacts(AbstractRows):
         """
         facts, plan = self.facts, self.facts.plan
         (one, two), ends = entries[:2], entries[2:]
-        parameters = parameters_of(facts, common, pair, one, two)
-        margin = lax.stop_gradient(parameters.friction.margin)
         polygons, shapes = hull_polygons(facts.hulls), (one.shape, two.shape)
         shapes = pair_shapes(plan, group, common.vertices, polygons, pair, shapes)
-        points = collide(group, *shapes, margin)
+        counts = jnp.ones_like(pair)
         if len(facts.condims(group)) > 1:
-            here = (table_rows(plan.condim, pair) == self.condim)[:, None]
-            points = points._replace(valid=points.valid & here)
-        # Arrays of pairs are repeated for their points.
-        slots = points.dist.shape[1]
-        flat = lambda x: x.reshape(-1, *x.shape[2:])
-        repeat = lambda x: flat(
-            jnp.broadcast_to(x[:, None], (x.shape[0], slots, *x.shape[1:]))
+            condim = table_rows(plan.condim, pair)
+            counts = (condim == self.condim).astype(pair.dtype)
+        (first, *solved, first_motion), (second, *others, second_motion) = ends
+        state = PairState(
+            poses=(one.shape.pose, two.shape.pose),
+            nodes=(NodeRow(*first, first_motion), NodeRow(*second, second_motion)),
         )
-        points = jtu.tree_map(flat, points)
-        parameters, ends = jtu.tree_map(repeat, (parameters, ends))
-        nodes, solved, motion = zip(*ends, strict=True)
-        law = facts.law(self.condim, common)
-        rows = contact_rows(law, points, parameters, nodes)
-        return points, contact_wrench(rows, solved, motion)
+        still = PairFacts(
+            hulls=pair_shape_numbers(shapes),
+            priority=table_rows(facts.priority, pair),
+            entry=table_rows(plan.explicit, pair),
+            counts=counts,
+            solved=lax.stop_gradient((solved[0], others[0])),
+        )
+        data = state, parameters_of(facts, common, pair, one, two), still
+        return facts.law(group.kinds, self.condim), data, shapes
 
 
 @jax.custom_jvp
@@ -329,10 +346,7 @@ def _summed_forces(rows: ListedContacts, solved: Motion, motion: Motion) -> Forc
             continue
 
         def term(pair, _, entries, common, group=group):
-            _, wrench = rows.computed(group, pair, entries, common)
-            of_pairs = lambda x: x.reshape(pair.shape[0], -1, *x.shape[1:])
-            total = lambda x: jnp.sum(of_pairs(x), axis=1)
-            return jtu.tree_map(total, wrench.on_both())
+            return pair_forces(*rows.pair_data(group, pair, entries, common))
 
         columns = facts.pair_columns()
         tables = rows.tables(solved, motion, 0)
