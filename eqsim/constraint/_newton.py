@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
+from .._each import pushed
 from ..kinematics._recursion import add
 from ..model import Tree
 from ..spatial import Motion
@@ -108,12 +109,12 @@ def _implicit(tree: Tree, problem: Problem, solution: Solution):
     return solution.qdd
 
 
-@_implicit.defjvp
+@ft.partial(_implicit.defjvp, symbolic_zeros=True)
 def _implicit_jvp(tree, primals, tangents):
     (problem, solution), (rate, _) = primals, tangents
     qdd = _implicit(tree, problem, solution)
     at_solution = lambda p: residual(tree, p, qdd, solution.pieces)
-    _, right = jax.jvp(at_solution, (problem,), (rate,))
+    right = pushed(at_solution, (problem,), (rate,))
     return qdd, implicit_solve(tree, problem, solution.pieces, right)
 
 
