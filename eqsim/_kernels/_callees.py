@@ -28,6 +28,10 @@ from ._scalarize import dtype_of, rule, Translation, Unsupported
 from ._smooth import is_float
 
 
+SYMBOL = rb"eqsim_f[0-9a-f]{40}"
+"""Names of functions, as they occur in the objects of kernels that call them."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Callee:
     """A function that kernels call.

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import logging
 import math
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +32,7 @@ from . import (  # noqa: F401  (their rules register themselves)
 from ._arrays import Value
 from ._assumptions import pattern_of
 from ._callee_code import cost_of, link
+from ._callees import SYMBOL
 from ._compile import CompileError, key_of, Loaded, object_code, store, stored
 from ._emit import Emitter, Leaf
 from ._fingerprint import fingerprint
@@ -182,30 +184,26 @@ def _without_assumptions(program: Program, layout: Layout) -> Callable[[], int]:
     return make
 
 
-def _load(key: str, text: Callable[[], tuple[str, list[str]]]) -> Loaded:
-    """Return the machine code under a key: from the cache, or compiled now. A line with
-    the functions that it calls precedes the code."""
+def _load(key: str, text: Callable[[], str]) -> Loaded:
+    """Return the machine code under a key: from the cache, or compiled now."""
     code = stored(key)
     if code is not None:
         try:
             return _linked(code)
         except CompileError:
             code = None
-    program, callees = text()
-    code = " ".join(callees).encode() + b"\n" + object_code(program)
+    code = object_code(text())
     store(key, code)
     return _linked(code)
 
 
 def _linked(code: bytes) -> Loaded:
-    end = code.index(b"\n")
-    link(code[:end].decode().split())
-    return Loaded(code[end + 1 :])
+    link({name.decode() for name in re.findall(SYMBOL, code)})
+    return Loaded(code)
 
 
-def module(function: Function, layout: Layout) -> tuple[str, list[str]]:
-    """Return the LLVM IR of a function of one environment, and the functions that it
-    calls."""
+def module(function: Function, layout: Layout) -> str:
+    """Return the LLVM IR of a function of one environment."""
     graph = Graph(layout.width)
     inputs, sources, results = _translated(
         graph, function, layout.arguments, layout.assumed
@@ -219,10 +217,11 @@ def module(function: Function, layout: Layout) -> tuple[str, list[str]]:
         outputs.append(Leaf(rows, dtype, layout.results[k], layout.summed[k]))
         nodes.append(_elements(graph, value))
     emitter = Emitter(graph, inputs, sources, outputs, nodes, layout.nest, layout.width)
-    live = sorted(emitter.schedule.live)
-    callees = {graph.aux[node] for node in live if graph.op[node] == "call"}
-    emitter.costs = {callee: cost_of(callee) for callee in callees}
-    return emitter.module(), sorted(callee.symbol for callee in callees)
+    calls = [node for node in emitter.schedule.live if graph.op[node] == "call"]
+    emitter.costs = {
+        callee: cost_of(callee) for callee in map(graph.aux.__getitem__, sorted(calls))
+    }
+    return emitter.module()
 
 
 def _translated(graph: Graph, function: Function, deps, assumed):
