@@ -23,6 +23,7 @@ class Body:
         self.graph, self.schedule, self.text = schedule.graph, schedule, text
         self.table, self.width, self.work = table, text.width, work
         self.names: dict[tuple[int, bool], str] = {}
+        self._pointers: dict[int, str] = {}
 
     def address(self, place: int | str) -> str:
         """Return the address of an offset in scratch memory."""
@@ -100,10 +101,17 @@ class Body:
             return self.table(node), stride
         if self.text.is_vector(node):
             stride *= self.width
-        place = self.address(self.schedule.place[node])
+        place = self.schedule.place[node]
         if graph.op[node] == "pointer":
-            place = self.text.new(f"load ptr, ptr {place}, align 8")
-        return place, stride
+            return self._pointed(place), stride
+        return self.address(place), stride
+
+    def _pointed(self, place: int) -> str:
+        """Return an address that lies at an offset in scratch memory."""
+        if place not in self._pointers:
+            name = self.text.new(f"load ptr, ptr {self.address(place)}, align 8")
+            self._pointers[place] = name
+        return self._pointers[place]
 
     def _row(self, base: str, stride: int, index: str) -> str:
         wide = self.text.new(f"sext i32 {index} to i64")
@@ -378,6 +386,16 @@ class Body:
         for k, node in enumerate(nodes, first):
             name = self.value(node, own)
             self._write(self.address(place + k * stride), name, dtype, own)
+
+    def deliver(self, nodes: list[int], place: int, first: int) -> None:
+        """Store results at an address that lies at an offset in scratch memory."""
+        own, base = self.width > 1, self._pointed(place)
+        dtype = self.graph.dtype[nodes[0]]
+        stride = bits(dtype) // 8 * self.width
+        for k, node in enumerate(nodes, first):
+            name = self.value(node, own)
+            to = self.text.new(f"getelementptr i8, ptr {base}, i64 {k * stride}")
+            self._write(to, name, dtype, own)
 
 
 _ARRAYS = {

@@ -93,46 +93,36 @@ def _emitted(callee: Callee) -> tuple[str, Cost]:
     """Return the module of a function, and its cost."""
     lane = LANE if callee.width > 1 else 0
     graph = Graph(callee.width)
-    leaves, sources, results = _translated(graph, callee, lane)
-    out = Leaf(len(results), graph.dtype[results[0]], lane)
+    sources, results = _translated(graph, callee, lane)
+    # Addresses of the arguments and of the results.
+    leaves, out = [Leaf(1, "i8", 0)] * len(sources), Leaf(1, "i8", 0)
     nest = (LANE,) if lane else ()
     emitter = Emitter(graph, leaves, sources, [out], [results], nest, callee.width)
     lines = [x for items in emitter.schedule.regions for x in emitter.program(items)]
-    lines += emitter.packs()
-    names = ["%flags", "%floats", "%integers"]
+    lines += emitter.deliver(emitter.packed[0])
+    place = emitter.schedule.place
     tables = [f"%table{k}" for k in range(len(callee.by_lane))]
-    place, body = emitter.schedule.place, []
-
-    def move(to: str, source: str, size: int) -> None:
-        body.append(
-            f"  call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 {size}, i1 0)"
-        )
-
-    def slot(offset: int) -> str:
-        body.append(f"  %at{len(body)} = getelementptr i8, ptr %S, i64 {offset}")
-        return f"%at{len(body) - 1}"
-
-    for name, leaf, node in zip(names, leaves, sources):
-        if leaf.rows:
-            move(slot(place[node]), name, emitter.bytes_of(leaf))
-    for name, node in zip(tables, sources[3:], strict=True):
-        body.append(f"  store ptr {name}, ptr {slot(place[node])}, align 8")
+    names = ["%flags", "%floats", "%integers", *tables, "%results"]
+    places = [*(place[node] for node in sources), emitter.packed[0]]
+    body = [f"  %S = alloca i8, i64 {emitter.size}, align 64"]
+    for k, (name, offset) in enumerate(zip(names, places, strict=True)):
+        body.append(f"  %at{k} = getelementptr i8, ptr %S, i64 {offset}")
+        body.append(f"  store ptr {name}, ptr %at{k}, align 8")
+    body.append(f"  %own = getelementptr i8, ptr %S, i64 {emitter.work}")
+    copy = "  call void @llvm.memcpy.p0.p0.i64(ptr {}, ptr {}, i64 {}, i1 0)".format
     if lane:
-        move(slot(emitter.work), "%work", 4 * callee.width)
-    body += lines
-    if lane:
-        move("%work", slot(emitter.work), 4 * callee.width)
-    move("%results", slot(emitter.packed[0]), emitter.bytes_of(out))
-    emitter.externals.add("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-    arguments = ", ".join(f"ptr {x}" for x in (*names, "%work", "%results", *tables))
+        lines.insert(0, copy("%own", "%work", 4 * callee.width))
+        lines.append(copy("%work", "%own", 4 * callee.width))
+        emitter.externals.add("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+    order = [*names[:3], "%work", "%results", *tables]
+    arguments = ", ".join(f"ptr {x}" for x in order)
     head = f"define void @{callee.symbol}({arguments}) nounwind {{"
-    memory = f"  %S = alloca i8, i64 {emitter.size}, align 64"
-    text = emitter.joined("\n".join([head, memory, *body, "  ret void", "}"]))
+    text = emitter.joined("\n".join([head, *body, *lines, "  ret void", "}"]))
     return text, Cost(emitter.cost, max(emitter.weights, default=0))
 
 
 def _translated(graph: Graph, callee: Callee, lane: int):
-    """Translate a function; return its arguments, their nodes, and the results."""
+    """Translate a function; return the nodes of its arguments and of its results."""
     call, function = callee.part.call, callee.part.program()
     avals, first, last = function.arguments, len(call.own), call.num_arguments
     kinds = [dtype_of(aval) for aval in avals]
@@ -141,11 +131,9 @@ def _translated(graph: Graph, callee: Callee, lane: int):
     size = lambda kind: sum(
         int(np.prod(avals[k].shape)) for k in own if kinds[k] == kind
     )
-    leaves = [Leaf(size(kind), kind, lane) for kind in (dtype, "i4")]
-    leaves.insert(0, Leaf(1, "b1", lane))
+    rows = {"b1": 1, dtype: size(dtype), "i4": size("i4")}
     sources = [
-        graph.source("input", leaf.dtype, lane, k, leaf.rows)
-        for k, leaf in enumerate(leaves)
+        graph.source("pointer", kind, lane, None, count) for kind, count in rows.items()
     ]
     used = {dtype: 0, "i4": 0}
     of_kind = {dtype: sources[1], "i4": sources[2]}
@@ -163,9 +151,7 @@ def _translated(graph: Graph, callee: Callee, lane: int):
             used[kind] += count
         else:
             dep = LANE if callee.by_lane[k - first] else 0
-            sources.append(graph.source("pointer", kind, dep, k, count))
-            # The address of a table.
-            leaves.append(Leaf(1, "i8", 0))
+            sources.append(graph.source("pointer", kind, dep, None, count))
             values.append(arrays.stored(sources[-1], shape, kind, graph))
     walk = Translation(graph)
     walk.mask = arrays.element(graph, sources[0], 0) if lane else None
@@ -179,4 +165,4 @@ def _translated(graph: Graph, callee: Callee, lane: int):
         for index in np.ndindex(*aval.shape):
             node = arrays.read(graph, value, index)
             nodes.append(algebra.convert(graph, node, dtype) if flag else node)
-    return leaves, sources, nodes
+    return sources, nodes

@@ -103,7 +103,7 @@ class Emitter:
         top, fixed, self.packed, self.sums = 0, {}, [], {}
         for leaf, node in zip(self.inputs, self.sources, strict=True):
             fixed[node] = top
-            top += _round(self.bytes_of(leaf))
+            top += _round(leaf.rows * self._stride(leaf.dtype, leaf.dep))
         for k, leaf in enumerate(self.outputs):
             self.packed.append(top)
             full = LANE if LANE in self.nest else 0
@@ -119,10 +119,6 @@ class Emitter:
     def _stride(self, dtype: str, dep: int) -> int:
         """Return the bytes from one row of an array to the next."""
         return max(bits(dtype), 8) // 8 * (self.width if dep & LANE else 1)
-
-    def bytes_of(self, leaf: Leaf) -> int:
-        """Return the size of an argument or a result in scratch memory."""
-        return leaf.rows * self._stride(leaf.dtype, leaf.dep)
 
     # Functions of scalar operations.
 
@@ -324,6 +320,16 @@ class Emitter:
                 body = self._body()
                 body.pack(leaf.dtype, nodes[k : k + 256], place, k)
                 lines.append(self._function(body.text.lines))
+        return lines
+
+    def deliver(self, place: int) -> list[str]:
+        """Return the lines that store the results at an address that lies at an offset
+        in scratch memory."""
+        lines, (nodes,) = [], self.results
+        for k in range(0, len(nodes), 256):
+            body = self._body()
+            body.deliver(nodes[k : k + 256], place, k)
+            lines.append(self._function(body.text.lines))
         return lines
 
     def deepest(self, leaf: Leaf) -> int:

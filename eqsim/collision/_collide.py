@@ -16,7 +16,9 @@ from ..model import Collider, collider_of
 from ..model._shape_kinds import AnyKind
 from ..spatial import Mat3, Vec3
 from ._colliders import BUILT_IN
+from ._convex import convex_points
 from ._cores import FEW
+from ._manifold import polytope_points
 from ._near import apart, together
 from ._points import complete, ContactPoints, Hulls, Shape
 
@@ -26,7 +28,7 @@ Kinds = tuple[AnyKind, AnyKind]
 
 def collide(kinds: Kinds, one: Shape, two: Shape, margin) -> ContactPoints:
     """Return all points of pairs of shapes of two kinds, `(k, nslot, *batch)`."""
-    if collider_of(*kinds).one_by_one and shares_code(kinds, margin):
+    if _is_long(collider_of(*kinds)) and shares_code(kinds, margin):
         return _apart(kinds, one, two, margin)
     return collide_in_place(kinds, one, two, margin)
 
@@ -58,6 +60,16 @@ def _collided(collider: Collider, one: Shape, two: Shape, margin) -> ContactPoin
 # Colliders that are compiled apart.
 
 
+def _is_long(collider: Collider) -> bool:
+    """Return whether a collider searches for the nearest points. The code of others is not
+    worth a call, which moves all points through memory."""
+    find = collider.find
+    return isinstance(find, ft.partial) and find.func in (
+        convex_points,
+        polytope_points,
+    )
+
+
 def shares_code(kinds: Kinds, margin) -> bool:
     """Return whether functions of a pair of shapes can be compiled apart: the version of
     the code of a collider must be known, and pairs are visited one by one."""
@@ -76,7 +88,7 @@ def code_version() -> str:
     return f"jax {jax.__version__} {digest.hexdigest()}"
 
 
-_LEAST_CORNERS = 8
+_LEAST_CORNERS = 4
 """Corners of polygons that all colliders have room for."""
 
 

@@ -12,7 +12,6 @@ Lists hold the worst case, so that nothing is dropped; only what is used is ever
 import functools as ft
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
@@ -20,13 +19,12 @@ from jax import lax
 
 from .._each import read_rows, read_rows_of, table_rows, write_rows
 from .._row_loops import rows_per_pass
-from .._separate import separate
 from ..kinematics._forward import Kinematics, Pose, take_poses
 from ..model import collider_of, GeomKind, System
 from ..model._gather import take
 from ..spatial import safe_sqrt, Vec3, vec3
 from ._bounds import shape_boxes
-from ._collide import code_version, collide
+from ._collide import collide
 from ._list_plan import ListPlan, PairGroup
 from ._near import gap, Reach
 from ._points import (
@@ -234,20 +232,9 @@ def _near_pairs(plan: ListPlan, group: PairGroup, boxes: _Boxes, margin) -> Pair
 
 def _overlap(one: _Boxes, two: _Boxes, margin, on_plane: bool):
     """Return which pairs of boxes may be nearer than a margin."""
-
-    def test(one: _Boxes, two: _Boxes, margin, _) -> list:
-        reach = Reach(one.half, two.half, margin)
-        shapes = Shape(one.pose, one.half), Shape(two.pose, two.half)
-        return [gap(*shapes, reach, on_plane) < margin]
-
-    if margin.shape[0] > 1:
-        return test(one, two, margin, None)[0]
-    shape = jnp.broadcast_shapes(
-        *(x.shape for x in jtu.tree_leaves((one, two, margin)))
-    )
-    result = jax.ShapeDtypeStruct(shape, np.dtype(bool))
-    name = f"boxes {on_plane} {code_version()}"
-    return separate(test, name, (one, two, margin), None, [result])[0]
+    reach = Reach(one.half, two.half, margin)
+    shapes = Shape(one.pose, one.half), Shape(two.pose, two.half)
+    return gap(*shapes, reach, on_plane) < margin
 
 
 def _appended(near: PairList, pair, found) -> PairList:
