@@ -103,10 +103,10 @@ class Body:
             stride *= self.width
         place = self.schedule.place[node]
         if graph.op[node] == "pointer":
-            return self._pointed(place), stride
+            return self.pointed(place), stride
         return self.address(place), stride
 
-    def _pointed(self, place: int) -> str:
+    def pointed(self, place: int) -> str:
         """Return an address that lies at an offset in scratch memory."""
         if place not in self._pointers:
             name = self.text.new(f"load ptr, ptr {self.address(place)}, align 8")
@@ -379,19 +379,10 @@ class Body:
             address = self.text.new(f"getelementptr i8, ptr {row}, i64 {k * stride}")
             self._write(address, name, dtype, own)
 
-    def pack(self, dtype: str, nodes: list[int], place: int, first: int) -> None:
+    def pack(self, dtype: str, nodes: list[int], base: str, first: int) -> None:
         """Store results contiguously."""
         own = self.width > 1
         stride = max(bits(dtype), 8) // 8 * self.width
-        for k, node in enumerate(nodes, first):
-            name = self.value(node, own)
-            self._write(self.address(place + k * stride), name, dtype, own)
-
-    def deliver(self, nodes: list[int], place: int, first: int) -> None:
-        """Store results at an address that lies at an offset in scratch memory."""
-        own, base = self.width > 1, self._pointed(place)
-        dtype = self.graph.dtype[nodes[0]]
-        stride = bits(dtype) // 8 * self.width
         for k, node in enumerate(nodes, first):
             name = self.value(node, own)
             to = self.text.new(f"getelementptr i8, ptr {base}, i64 {k * stride}")

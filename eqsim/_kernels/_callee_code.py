@@ -99,7 +99,7 @@ def _emitted(callee: Callee) -> tuple[str, Cost]:
     nest = (LANE,) if lane else ()
     emitter = Emitter(graph, leaves, sources, [out], [results], nest, callee.width)
     lines = [x for items in emitter.schedule.regions for x in emitter.program(items)]
-    lines += emitter.deliver(emitter.packed[0])
+    lines += emitter.packs(pointed=True)
     place = emitter.schedule.place
     tables = [f"%table{k}" for k in range(len(callee.by_lane))]
     names = ["%flags", "%floats", "%integers", *tables, "%results"]

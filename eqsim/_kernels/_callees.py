@@ -39,7 +39,7 @@ class Callee:
     - `part`: function of `eqsim/_separate.py`, or a derivative.
     - `width`: lanes of a vector.
     - `by_lane`: flags of the tables of which each lane has its own.
-    - `double`: whether JAX traces in double precision.
+    - `double`: true if JAX traces in double precision.
     """
 
     part: Any
@@ -125,9 +125,11 @@ def _called_as_is(walk: Translation, part, operands, avals) -> list[Value]:
     integers = [node for node in entries if graph.dtype[node] == "i4"]
     if len(floats) + len(integers) != len(entries):
         raise Unsupported("arguments of other types than floats and 32-bit integers")
+    kinds = floats, integers
     mask = graph.constant(True, "b1") if walk.mask is None else walk.mask
     lane = union(graph, [*entries, mask, *tables]) & LANE
-    frames = [_frame(graph, nodes, lane) for nodes in ([mask], floats, integers)]
+    flags = _frame(graph, [mask], lane)
+    frames = [_frame(graph, nodes, lane) if nodes else flags for nodes in kinds]
     callee = Callee(
         part,
         graph.width if lane else 1,
@@ -135,7 +137,7 @@ def _called_as_is(walk: Translation, part, operands, avals) -> list[Value]:
         bool(jax.config.read("jax_enable_x64")),
     )
     dtype, sizes = graph.dtype[floats[0]], [int(np.prod(x.shape)) for x in avals]
-    args = *(frames[0] if x is None else x for x in frames), *tables
+    args = flags, *frames, *tables
     whole = graph.pure("call", args, dtype, callee, sum(sizes))
     found, start = [], 0
     for aval, size in zip(avals, sizes, strict=True):
@@ -148,10 +150,8 @@ def _called_as_is(walk: Translation, part, operands, avals) -> list[Value]:
     return found
 
 
-def _frame(graph: Graph, entries: list[int], lane: int) -> int | None:
-    """Return an array of vectors of lanes, if `lane` is set; None if it is empty."""
-    if not entries:
-        return None
+def _frame(graph: Graph, entries: list[int], lane: int) -> int:
+    """Return an array of vectors of lanes, if `lane` is set."""
     dtype = graph.dtype[entries[0]]
     node = graph.pure("pack", tuple(entries), dtype, ("frame", lane), len(entries))
     graph.dep[node] |= lane

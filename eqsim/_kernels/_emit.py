@@ -310,26 +310,23 @@ class Emitter:
             )
         return name
 
-    def packs(self) -> list[str]:
-        """Return the lines that store the results of a tile contiguously."""
+    def packs(self, pointed: bool = False) -> list[str]:
+        """Return the lines that store the results of a tile contiguously.
+
+        **Arguments:**
+
+        - `pointed`: true if there is an address in place of the results.
+        """
         lines = []
         for leaf, nodes, place in zip(
             self.outputs, self.results, self.packed, strict=True
         ):
+            dtype = self.graph.dtype[nodes[0]] if pointed else leaf.dtype
             for k in range(0, len(nodes), 256):
                 body = self._body()
-                body.pack(leaf.dtype, nodes[k : k + 256], place, k)
+                base = body.pointed(place) if pointed else body.address(place)
+                body.pack(dtype, nodes[k : k + 256], base, k)
                 lines.append(self._function(body.text.lines))
-        return lines
-
-    def deliver(self, place: int) -> list[str]:
-        """Return the lines that store the results at an address that lies at an offset
-        in scratch memory."""
-        lines, (nodes,) = [], self.results
-        for k in range(0, len(nodes), 256):
-            body = self._body()
-            body.deliver(nodes[k : k + 256], place, k)
-            lines.append(self._function(body.text.lines))
         return lines
 
     def deepest(self, leaf: Leaf) -> int:

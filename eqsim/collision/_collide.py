@@ -108,11 +108,11 @@ def shared_hulls(one: Shape, two: Shape) -> Hulls | None:
 def _apart(kinds: Kinds, one: Shape, two: Shape, margin) -> ContactPoints:
     def find(state, sizes, rest, tables):
         poses, (numbers, margin) = iter(state), rest
-        shapes = [
+        one, two = (
             together(Shape(next(poses), size, hulls), tables)
             for size, hulls in zip(sizes, numbers, strict=True)
-        ]
-        return jtu.tree_leaves(collide_in_place(kinds, *shapes, margin))
+        )
+        return jtu.tree_leaves(collide_in_place(kinds, one, two, margin))
 
     tables, both = shared_hulls(one, two), (apart(one)[0], apart(two)[0])
     state, sizes, numbers = ([shape[k] for shape in both] for k in range(3))

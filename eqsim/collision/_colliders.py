@@ -4,6 +4,7 @@ import functools as ft
 from collections.abc import Callable
 
 from ..model import Collider, GeomKind, register_collider
+from ..model._shape_kinds import AnyKind
 from ._box_box import box_box
 from ._capsule_box import capsule_box
 from ._capsule_cylinder import capsule_cylinder_points
@@ -49,7 +50,7 @@ def _polytopes(first: GeomKind, second: GeomKind, num_points: int) -> Collider:
     return Collider(find, num_points, one_by_one=True, nearest=nearest)
 
 
-BUILT_IN = {
+BUILT_IN: dict[tuple[AnyKind, AnyKind], Collider] = {
     (_K.PLANE, _K.SPHERE): Collider(plane_sphere, 1),
     (_K.PLANE, _K.CAPSULE): Collider(plane_capsule, 2),
     (_K.PLANE, _K.ELLIPSOID): Collider(plane_ellipsoid, 1),

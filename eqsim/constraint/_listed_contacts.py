@@ -34,7 +34,6 @@ from ._constraint import Moment
 from ._contact_parameters import (
     explicit_parameters,
     geom_parameters,
-    GeomParameters,
     Mixed,
 )
 from ._contact_rows import (
@@ -49,6 +48,7 @@ from ._costs import Residual
 from ._jacobians import Terms
 from ._pair_forces import (
     NodeRow,
+    NodeTables,
     pair_forces,
     pair_parameters,
     pair_shape_numbers,
@@ -57,6 +57,7 @@ from ._pair_forces import (
     PairLaw,
     PairParameters,
     PairState,
+    ShapeTables,
 )
 from ._rows import AbstractRows
 from ._visited_contacts import (
@@ -65,30 +66,6 @@ from ._visited_contacts import (
     list_rows,
     VisitedContacts,
 )
-
-
-class ShapeTables(NamedTuple):
-    """Quantities of the listed shapes, one row for each.
-
-    - `shape`: shapes in the world.
-    - `parameters`: contact parameters.
-    - `margin`: distance at which contacts begin, m.
-    """
-
-    shape: Shape
-    parameters: GeomParameters
-    margin: Any
-
-
-class NodeTables(NamedTuple):
-    """Quantities of the nodes; the last row is the world.
-
-    - `origin`: origin of the tree of each node.
-    - `velocity`: velocities.
-    """
-
-    origin: Vec3
-    velocity: Motion
 
 
 class Common(NamedTuple):
@@ -297,17 +274,18 @@ class ListedContacts(AbstractRows):
         if len(facts.condims(group)) > 1:
             condim = table_rows(plan.condim, pair)
             counts = (condim == self.condim).astype(pair.dtype)
-        (first, *solved, first_motion), (second, *others, second_motion) = ends
+        nodes, solved, motion = zip(*ends, strict=True)
+        pairs = zip(nodes, motion, strict=True)
         state = PairState(
             poses=(one.shape.pose, two.shape.pose),
-            nodes=(NodeRow(*first, first_motion), NodeRow(*second, second_motion)),
+            nodes=tuple(NodeRow(x.origin, x.velocity, own) for x, own in pairs),
         )
         still = PairFacts(
             hulls=pair_shape_numbers(shapes),
             priority=table_rows(facts.priority, pair),
             entry=table_rows(plan.explicit, pair),
             counts=counts,
-            solved=lax.stop_gradient((solved[0], others[0])),
+            solved=lax.stop_gradient(solved),
         )
         data = state, parameters_of(facts, common, pair, one, two), still
         return facts.law(group.kinds, self.condim), data, shapes

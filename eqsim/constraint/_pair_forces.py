@@ -49,6 +49,30 @@ class PairLaw(eqx.Module):
     explicit: bool = eqx.field(static=True)
 
 
+class ShapeTables(NamedTuple):
+    """Quantities of the listed shapes, one row for each.
+
+    - `shape`: shapes in the world.
+    - `parameters`: contact parameters.
+    - `margin`: distance at which contacts begin, m.
+    """
+
+    shape: Shape
+    parameters: GeomParameters
+    margin: Any
+
+
+class NodeTables(NamedTuple):
+    """Quantities of the nodes; the last row is the world.
+
+    - `origin`: origin of the tree of each node.
+    - `velocity`: velocities.
+    """
+
+    origin: Vec3
+    velocity: Motion
+
+
 class NodeRow(NamedTuple):
     """Quantities of the node that carries a shape.
 
@@ -65,8 +89,8 @@ class NodeRow(NamedTuple):
 class PairState(NamedTuple):
     """Quantities of pairs that depend on the state, `(k, *batch)`, for both sides."""
 
-    poses: tuple[Pose, Pose]
-    nodes: tuple[NodeRow, NodeRow]
+    poses: tuple[Pose, ...]
+    nodes: tuple[NodeRow, ...]
 
 
 class PairParameters(NamedTuple):
@@ -102,7 +126,7 @@ class PairFacts(NamedTuple):
     priority: Any
     entry: Any
     counts: Any
-    solved: tuple[Motion, Motion]
+    solved: tuple[Motion, ...]
 
 
 PairData = tuple[PairState, PairParameters, PairFacts]
@@ -134,8 +158,8 @@ def pair_wrenches(
     parameters = pair_parameters(law, own, facts.priority, facts.entry)
     margin = lax.stop_gradient(parameters.friction.margin)
     each = zip(state.poses, own.sizes, facts.hulls, strict=True)
-    shapes = [together(Shape(*shape), tables) for shape in each]
-    points = collide_in_place(law.kinds, *shapes, margin)
+    one, two = (together(Shape(*shape), tables) for shape in each)
+    points = collide_in_place(law.kinds, one, two, margin)
     points = points._replace(valid=points.valid & (facts.counts > 0)[:, None])
     # Arrays of pairs are repeated for their points.
     slots = points.dist.shape[1]
