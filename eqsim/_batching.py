@@ -43,10 +43,10 @@ from ._calls import (
     Tangent,
     traced,
 )
+from ._loops import rows_together
 from ._nested import expanded
 from ._partitioning import partitioned
 from ._patterns import AbstractPatterned, assumptions, with_entries
-from ._row_loops import rows_together
 
 
 def batch_last(fn: Callable) -> Callable:

@@ -18,8 +18,8 @@ from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad
 
+from ._loops import rows_together
 from ._partitioning import along
-from ._row_loops import rows_together
 
 
 _Leaves = tuple[Any, ...]

@@ -11,7 +11,7 @@ which adds cotangents to the rows of the tables. Both compute $f$ again: nothing
 each row, and the cost follows the number of rows that are used, not the capacity.
 
 Rows are visited one by one in kernels, which have rules of their own
-(`_kernels/_list_sums.py`), and in groups elsewhere (see `_row_loops.py`).
+(`_kernels/_list_sums.py`), and in groups elsewhere (see `_loops.py`).
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, Primitive
 from jax.interpreters import ad, batching, mlir
 
-from ._row_loops import rows_per_pass
+from ._loops import rows_per_pass
 
 
 OWN_VALUE = -1

@@ -9,7 +9,7 @@ import pytest
 from eqsim import _kernels as kernels
 from eqsim._batching import batch_last
 from eqsim._each import each
-from eqsim._row_loops import rows_together
+from eqsim._loops import rows_together
 
 
 SIZE, CAPACITY = 10, 20

@@ -10,7 +10,7 @@ import pytest
 
 from eqsim._batching import batch_last
 from eqsim._calls import signature, traced
-from eqsim._row_loops import each_row, MAX_GROUP_SIZE, rows_together
+from eqsim._loops import each_row, MAX_GROUP_SIZE, rows_together
 
 
 def visit(row):

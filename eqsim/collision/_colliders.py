@@ -7,17 +7,16 @@ from ..model import Collider, GeomKind, register_collider
 from ..model._shape_kinds import AnyKind
 from ._box_box import box_box
 from ._capsule_box import capsule_box
-from ._capsule_cylinder import capsule_cylinder_points
 from ._convex import convex_points
-from ._manifold import polytope_points
+from ._manifold import capsule_cylinder_points, polytope_points
 from ._plane_mesh import plane_mesh
-from ._plane_pairs import plane_ellipsoid
 from ._shapes import (
     capsule_capsule,
     capsule_cylinder,
     plane_box,
     plane_capsule,
     plane_cylinder,
+    plane_ellipsoid,
     plane_sphere,
     sphere_capsule,
     sphere_sphere,

@@ -16,12 +16,12 @@ from jax import lax
 
 from ..model import GeomKind
 from ..spatial import safe_sqrt, Vec3
-from ._caps import cap
 from ._cores import Corners, Placed
 from ._penetration import once
 from ._points import unit
 from ._round import (
     bare,
+    cap,
     choose,
     Feature,
     newton,

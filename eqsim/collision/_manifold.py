@@ -28,14 +28,16 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
+from ..kinematics._forward import Pose
 from ..model import GeomKind
 from ..spatial import Vec3
 from ._clipping import four_corners, kept, overlap, Plane, side_of
 from ._convex import convex_search, single_point
-from ._cores import pick, Placed
+from ._cores import Core, pick, Placed
 from ._features import nearest_numbers, Touching, touching, Vertices
 from ._points import Point, Shape, unit
 from ._rows import count_rows, read_rows
+from ._shapes import capsule_cylinder
 from ._solids import solid
 
 
@@ -353,3 +355,25 @@ def _first(points: Vec3) -> Vec3:
 
 def _tolerance(x) -> float:
     return 4.0 * float(jnp.finfo(x.dtype).eps)
+
+
+def capsule_cylinder_points(
+    capsule: Shape, cylinder: Shape, margin: Any
+) -> list[Point]:
+    """Return up to two points, see `several_points`, or that of `capsule_cylinder`."""
+    (single,) = capsule_cylinder(capsule, cylinder)
+    rot = capsule.pose.rot.T
+    offset = Pose(rot @ cylinder.pose.rot, rot @ (cylinder.pose.pos - capsule.pose.pos))
+    first = Core(GeomKind.CAPSULE, capsule.size)
+    second = Core(GeomKind.CYLINDER, cylinder.size)
+    normal = rot @ single.normal
+    along = lax.stop_gradient(offset.rot.columns[2] | normal)
+    zero = jnp.zeros_like(along, jnp.int32)
+    # Both vertices if no face is near: normals of the lateral surface are perpendicular to
+    # the axis, up to rounding.
+    lateral = jnp.abs(along) < 64 * float(jnp.finfo(along.dtype).eps)
+    one = jnp.where(along < 0.0, 1, 0)
+    other = jnp.where(lateral, 1 - one, one)
+    vertices = (zero, zero, zero), (one, other, other)
+    approach = Approach(Placed(first, second, offset), vertices, normal)
+    return several_points(approach, single, capsule, margin)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
-from .._row_loops import each_row
+from .._loops import each_row
 from ..model import Collider, GeomKind, ShapeKind
 from ..model._shape_kinds import AnyKind
 from ..spatial import Mat3, safe_sqrt, Vec3

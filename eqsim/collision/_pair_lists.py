@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 
 from .._each import read_rows, read_rows_of, table_rows, write_rows
-from .._row_loops import rows_per_pass
+from .._loops import rows_per_pass
 from ..kinematics._forward import Kinematics, Pose, take_poses
 from ..model import collider_of, GeomKind, System
 from ..model._gather import take

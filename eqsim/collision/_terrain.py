@@ -36,7 +36,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
-from .._row_loops import each_row
+from .._loops import each_row
 from ..kinematics._forward import Pose
 from ..model import Collider, GeomKind
 from ..spatial import Vec3

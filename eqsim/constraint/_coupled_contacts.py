@@ -13,7 +13,7 @@ import jax.tree_util as jtu
 from jax import lax
 
 from .._each import read_rows, read_rows_of, write_rows
-from .._row_loops import rows_per_pass
+from .._loops import rows_per_pass
 from ..kinematics._axes import dof_axes
 from ..kinematics._forward import Kinematics
 from ..model import Tree

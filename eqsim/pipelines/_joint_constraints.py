@@ -20,12 +20,14 @@ averaging the velocities of the parts never adds energy (Tonge et al., *Mass spl
 2012).
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 
+from ..constraint import ball_rotations
 from ..dynamics._joint_parameters import armature, damping
 from ..kinematics._forward import Frames, move_joint, Pose
 from ..model import JointKind, System, Tree
@@ -33,7 +35,6 @@ from ..model._gather import accumulate, concatenate, take
 from ..spatial import ArticulatedInertia, Force, Motion, Vec3
 from ..spatial._spatial import free_factor, free_solve, point_stiffness
 from ..spatial._vector import diagonal
-from ._limits import ball_limit_gap, limit_gaps
 from ._rigid_bodies import (
     Bodies,
     body_layout,
@@ -383,3 +384,22 @@ def _in_order(tree: Tree, free: list, parts: list):
         found += values
         dofs += [tree.dofs[node] for axes in group.axes for node in axes.nodes]
     return take(concatenate(found), sorted(range(len(dofs)), key=dofs.__getitem__))
+
+
+# Distances of joints from their limits.
+
+
+def limit_gaps(sys: System, joints: Sequence[int], q):
+    """Return the distances of hinges and slides from their lower limits, negative
+    within the range, and from their upper limits, positive within the range."""
+    range_, margin = take((sys.joints.range, sys.joints.limit_margin), joints)
+    at = take(q, [sys.joints.q_starts[j] for j in joints])
+    return range_[:, 0] + margin - at, range_[:, 1] - margin - at
+
+
+def ball_limit_gap(sys: System, joints: Sequence[int], q) -> tuple[Vec3, Any]:
+    """Return the rotation axes of spherical joints, in the links, and the distances of
+    their angles from the limits, positive within the range."""
+    axis, angle = ball_rotations(sys, joints, q)
+    range_, margin = take((sys.joints.range, sys.joints.limit_margin), joints)
+    return axis, jnp.maximum(range_[:, 0], range_[:, 1]) - margin - angle

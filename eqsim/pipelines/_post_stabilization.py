@@ -36,7 +36,7 @@ from ._contact_impulses import (
     push_out,
     relative_velocity_along,
 )
-from ._limits import ball_limit_gap, limit_gaps
+from ._joint_constraints import ball_limit_gap, limit_gaps
 from ._rigid_bodies import Bodies, InverseInertia, Mechanism, Projection
 
 

@@ -10,7 +10,7 @@ from _reference import converge
 from helpers import check_gradients
 
 from eqsim import Generalized, load_mjcf, Positional, Spring, State
-from eqsim._row_loops import rows_together
+from eqsim._loops import rows_together
 from eqsim.pipelines import contact_wrenches, deepest_contacts
 from eqsim.pipelines._generalized import _arguments, _solve_fn
 from eqsim.testing import check_kernels
