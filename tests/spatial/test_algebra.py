@@ -127,6 +127,19 @@ def inertia():
     return rigid_inertia(mass, com, rotational), (mass, com, rotational)
 
 
+@pytest.mark.parametrize("kind", [Motion, Force])
+def test_sums_and_multiples(kind):
+    one, two = (kind(vectors(), vectors()) for _ in range(2))
+    assert close(one + two, dense(one) + dense(two))
+    assert close(one - two, dense(one) - dense(two))
+    assert close(one * 3.0, 3.0 * dense(one))
+
+
+def test_opposite_forces():
+    force = Force(vectors(), vectors())
+    assert close(-force, -dense(force))
+
+
 def test_rigid_inertia():
     body, (mass, com, rotational) = inertia()
     m, c = np.asarray(mass)[:, None, None], cross(com)
