@@ -37,7 +37,7 @@ class Separate:
     - `fn`: function of trees of arrays, which returns a list of arrays.
     - `name`: digest of the code of `fn`; part of the identity.
     - `treedef`: structure of the trees.
-    - `ends`: for each tree but the last one, the number of leaves up to its end.
+    - `ends`: numbers of leaves up to the end of each tree except the last one.
     - `own`: shapes and types of these leaves.
     - `tables`: types of the leaves of the last tree, arrays whose first axis may have any
         length. The function reads rows within bounds.

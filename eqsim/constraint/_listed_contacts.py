@@ -129,8 +129,7 @@ class Facts(eqx.Module):
 
     def law(self, kinds: Kinds, condim: int) -> PairLaw:
         """Return static facts about the contacts of a dimension."""
-        explicit = max(self.plan.explicit) >= 0
-        return PairLaw(kinds, condim, self.cone, self.safe_solref, explicit)
+        return PairLaw(kinds, condim, self.cone, self.safe_solref)
 
 
 def parameters_of(
@@ -227,10 +226,10 @@ class ListedContacts(AbstractRows):
         facts, plan = self.facts, self.facts.plan
         ends = [table_rows(side, pair) for side in (plan.first, plan.second)]
         one, two = (read_rows_of(self.shapes, end) for end in ends)
-        common, law = self.common, facts.law(plan.groups[0].kinds, self.condim)
+        common = self.common
         own = parameters_of(facts, common, pair, one, two)
-        columns = (table_rows(x, pair) for x in (facts.priority, plan.explicit))
-        parameters = pair_parameters(law, own, *columns)
+        priority, entry = (table_rows(x, pair) for x in (facts.priority, plan.explicit))
+        parameters = pair_parameters(own, priority, entry, facts.safe_solref)
         settings = ContactLaw(self.condim, facts.cone, common.impratio, common.width)
         return contact_rows(settings, points, parameters, self.ends(pair, self.nodes))
 

@@ -39,14 +39,12 @@ class PairLaw(eqx.Module):
     - `kinds`: kinds of their shapes.
     - `condim`, `cone`: see `ContactLaw`.
     - `safe_solref`: see `System`.
-    - `explicit`: true if some pairs have parameters of their own.
     """
 
     kinds: Kinds = eqx.field(static=True)
     condim: int = eqx.field(static=True)
     cone: Cone = eqx.field(static=True)
     safe_solref: bool = eqx.field(static=True)
-    explicit: bool = eqx.field(static=True)
 
 
 class ShapeTables(NamedTuple):
@@ -133,16 +131,23 @@ PairData = tuple[PairState, PairParameters, PairFacts]
 
 
 def pair_parameters(
-    law: PairLaw, parameters: PairParameters, priority, entry
+    parameters: PairParameters, priority, entry, safe_solref: bool
 ) -> ContactParameters:
-    """Return the parameters of the contacts of pairs."""
+    """Return the parameters of the contacts of pairs.
+
+    **Arguments:**
+
+    - `priority`, `entry`: see `PairFacts`.
+    - `safe_solref`: see `System`.
+    """
     mixed = mix_parameters(*parameters.geoms, priority)
     margin = parameters.margins[0] + parameters.margins[1]
-    if parameters.own is not None:
+    explicit = parameters.own is not None
+    if explicit:
         choose = lambda x, y: jnp.where(entry >= 0, x, y)
         mixed, margin = jtu.tree_map(choose, parameters.own, (mixed, margin))
-    time = parameters.dt[None], law.safe_solref
-    return complete_parameters(mixed, margin, parameters.weight, time, law.explicit)
+    time = parameters.dt[None], safe_solref
+    return complete_parameters(mixed, margin, parameters.weight, time, explicit)
 
 
 def pair_wrenches(
@@ -155,7 +160,7 @@ def pair_wrenches(
     - `tables`: see `shared_hulls`.
     """
     state, own, facts = data
-    parameters = pair_parameters(law, own, facts.priority, facts.entry)
+    parameters = pair_parameters(own, facts.priority, facts.entry, law.safe_solref)
     margin = lax.stop_gradient(parameters.friction.margin)
     each = zip(state.poses, own.sizes, facts.hulls, strict=True)
     one, two = (together(Shape(*shape), tables) for shape in each)
@@ -204,7 +209,7 @@ def pair_forces(
     )
     if shares_code(law.kinds, margin):
         kinds = " ".join(kind.name for kind in law.kinds)
-        settings = law.condim, law.cone.name, law.safe_solref, law.explicit
+        settings = law.condim, law.cone.name, law.safe_solref
         name = f"force of {kinds} {settings} {code_version()}"
         found = separate(forces, name, data, tables, results)
     else:
