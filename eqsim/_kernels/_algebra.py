@@ -285,7 +285,7 @@ def select(graph: Graph, which: int, other: int, then: int) -> int:
     """Return `then` where a boolean holds, else `other`."""
     if which in graph.value:
         return then if graph.value[which] else other
-    if then == other:
+    if then == other or which in graph.held:
         return then
     dtype = graph.dtype[then]
     if graph.op[which] == "not":

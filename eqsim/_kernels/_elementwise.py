@@ -170,7 +170,8 @@ def _empty(walk, eqn):
     size, dtype = math.prod(aval.shape), dtype_of(aval)
     if len(aval.shape) != 1 or size < LEAST_WRITTEN:
         return [arrays.constant(graph, np.zeros(aval.shape, aval.dtype))]
-    blank = graph.pure("blank", (), dtype, None, size)
+    # Arrays of different sizes are different nodes.
+    blank = graph.pure("blank", (), dtype, size, size)
     return [arrays.stored(blank, aval.shape, dtype, graph)]
 
 

@@ -85,7 +85,7 @@ def _while(forward: Forward, eqn, operands, tangents, wanted):
     needed = wanted_results(body.jaxpr, wanted, cut)
     active = active_arguments(body.jaxpr, _moving([*body_rates, *rates]), cut)[cut]
     chosen = [k for k, pair in enumerate(zip(active, needed)) if all(pair)]
-    deps = while_dependence(params, dependences(graph, operands))
+    deps = while_dependence(eqn, dependences(graph, operands))
     beside = _Beside(forward, [var.aval for var in eqn.outvars], chosen)
     dep, writes = _union(forward, deps, operands, tangents), while_writes(params)
 

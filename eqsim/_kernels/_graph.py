@@ -83,6 +83,8 @@ class Graph:
     - `assumed`: patterns of arguments, see `_assumptions.py`.
     - `frozen`: maps an array to a boolean node and another array: both arrays are equal
         in the lanes where the node is false.
+    - `held`: tests of loops whose lanes end separately. They hold wherever the results of
+        the body are used.
     - `width`: lanes of a vector.
     """
 
@@ -98,6 +100,7 @@ class Graph:
         self.value: dict[int, np.generic] = {}
         self.assumed: dict[int, bytes] = {}
         self.frozen: dict[int, tuple[int, int]] = {}
+        self.held: set[int] = set()
         self.blocks = [Block(0, 0)]
         self._constants: dict[tuple[str, bytes], int] = {}
         self._captures: dict[int, tuple[int, ...]] = {}

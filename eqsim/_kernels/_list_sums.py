@@ -81,7 +81,7 @@ class _List:
 
         loop = While(
             carry=Carry(self.walk, whole, [False, *written]),
-            deps=[graph.dep[count], *([dep] * len(avals))],
+            deps=[graph.dep[count] & ~LANE, *([dep] * len(avals))],
             kept=[False] * len(whole),
             by_lane=bool(graph.dep[count] & LANE),
             test=test,

@@ -34,7 +34,7 @@ def _while(walk, eqn, *operands):
     params = eqn.params
     operands = materialized(walk, operands)
     of_test, of_body, init = while_operands(params, operands)
-    deps = while_dependence(params, dependences(walk.graph, operands))
+    deps = while_dependence(eqn, dependences(walk.graph, operands))
     body = params["body_jaxpr"]
     loop = While(
         carry=Carry(walk, [var.aval for var in eqn.outvars], while_writes(params)),
@@ -101,13 +101,16 @@ def while_loop(walk: Translation, loop: While, init: list[Value]) -> list[Value]
         going = int(np.asarray(loop.test(values)).reshape(-1)[0])
         test = going
         if mask is not None:
+            graph.held.add(going)
             going = algebra.apply(graph, "and", (mask, going), "b1")
             test = algebra.any_lane(graph, going)
             walk.mask = going
         outs = carry.flatten(materialized(walk, loop.body(values)), entries)
         walk.mask = old_mask
         if mask is not None:
-            outs = [blend(graph, going, a, b) for a, b in zip(entries, outs)]
+            # What all lanes share counts passes.
+            keep = lambda a, b: blend(graph, going, a, b) if graph.dep[a] & LANE else b
+            outs = [keep(a, b) for a, b in zip(entries, outs)]
             outs, entries = [*outs, going], [*entries, mask]
             start.append(_everyone(walk) if old_mask is None else old_mask)
             spread.append(LANE)

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.core import ShapedArray
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, Literal
 
 from . import _arrays as arrays
 from ._arrays import Value
@@ -129,7 +129,7 @@ def _dependence(jaxpr: Jaxpr, given: tuple[int, ...]) -> tuple[int, ...]:
 def _equation(eqn, deps: list[int]) -> list[int]:
     name, params = eqn.primitive.name, eqn.params
     if name == "while":
-        return while_dependence(params, deps)
+        return while_dependence(eqn, deps)
     if name == "scan":
         return scan_dependence(params, deps)
     if name == "cond":
@@ -148,18 +148,44 @@ def _union(deps) -> int:
     return total
 
 
-def while_dependence(params, deps: list[int]) -> list[int]:
+def while_dependence(eqn, deps: list[int]) -> list[int]:
     """Return the dependence of the values that a `while` loop carries."""
+    params = eqn.params
     test, body = params["cond_jaxpr"], params["body_jaxpr"]
     cut = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
     of_test, of_body, carry = deps[: cut[0]], deps[cut[0] : cut[1]], deps[cut[1] :]
     while True:
         (open_,) = dependence(test.jaxpr, [*of_test, *carry])
         new = dependence(body.jaxpr, [*of_body, *carry])
-        new = [a | b | open_ for a, b in zip(carry, new, strict=True)]
+        new = [
+            a | b | (0 if number else open_)
+            for a, b, number in zip(carry, new, _counters(eqn), strict=True)
+        ]
         if new == carry:
             return carry
         carry = new
+
+
+def _counters(eqn) -> list[bool]:
+    """Return which of the values that a `while` loop carries count its passes: integers to
+    which each pass adds a literal, and that nothing reads after the loop. Lanes that have
+    ended do not need them, so they are the same in all lanes if they start so."""
+    body = eqn.params["body_jaxpr"].jaxpr
+    made = {out: own for own in body.eqns for out in own.outvars}
+    carry = body.invars[eqn.params["body_nconsts"] :]
+
+    def counts(old, new, result) -> bool:
+        own = None if isinstance(new, Literal) else made.get(new)
+        return (
+            isinstance(result, DropVar)
+            and own is not None
+            and own.primitive.name == "add"
+            and own.invars[0] is old
+            and isinstance(own.invars[1], Literal)
+            and np.issubdtype(old.aval.dtype, np.integer)
+        )
+
+    return list(map(counts, carry, body.outvars, eqn.outvars))
 
 
 def scan_sizes(params) -> tuple[int, int]:

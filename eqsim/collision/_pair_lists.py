@@ -297,9 +297,9 @@ def _with_touching(
 
     def body(carry):
         k, touching, lists = carry
-        place = number + k[None]
+        place = number + k
         used = place < near.count[None]
-        place = jnp.minimum(place, jnp.maximum(near.count - 1, 0)[None])
+        place = jnp.where(used, place, 0)
         # Those that touch are written over those that have been visited.
         pair = read_rows(touching.pairs, place)
         one, two = (table_rows(side, pair) for side in (plan.first, plan.second))
@@ -318,7 +318,7 @@ def _with_touching(
 
     going = lambda carry: jnp.any(carry[0] < near.count)
     none = jnp.zeros_like(near.count)
-    start = none, near._replace(count=none), [contacts[condim] for condim in own]
+    start = 0, near._replace(count=none), [contacts[condim] for condim in own]
     _, touching, found = lax.while_loop(going, body, start)
     return touching, {**contacts, **dict(zip(own, found, strict=True))}
 

@@ -56,11 +56,11 @@ def for_each_contact(count, add: Callable, total):
 
     def body(carry):
         k, total = carry
-        place = jnp.minimum(k, jnp.maximum(count - 1, 0))[None]
-        return k + 1, add(total, place, (k < count)[None])
+        used = k < count
+        return k + 1, add(total, jnp.where(used, k, 0)[None], used[None])
 
     going = lambda carry: jnp.any(carry[0] < count)
-    return lax.while_loop(going, body, (jnp.zeros_like(count), total))[1]
+    return lax.while_loop(going, body, (0, total))[1]
 
 
 def list_rows(capacity: int, count, row: Callable) -> Any:
@@ -74,12 +74,12 @@ def list_rows(capacity: int, count, row: Callable) -> Any:
     def body(carry):
         k, rows = carry
         used = (k < count)[None]
-        place = jnp.minimum(k, jnp.maximum(count - 1, 0))[None]
+        place = jnp.where(used, k, 0)
         write = lambda x, value: write_rows(x, place, value, used)
         return k + 1, jtu.tree_map(write, rows, row(place))
 
     going = lambda carry: jnp.any(carry[0] < count)
-    return lax.while_loop(going, body, (jnp.zeros_like(count), start))[1]
+    return lax.while_loop(going, body, (0, start))[1]
 
 
 class _Contact(NamedTuple):

@@ -275,6 +275,37 @@ def test_large_arrays_in_loops_of_lanes(size):
     check(function, normal(0, 90), counts(1, 8), counts(2, 90))
 
 
+def lists(x, n, m):
+    """Lists of different sizes without values at first; lanes fill and read what they
+    need."""
+
+    def filled(size, count):
+        def body(c):
+            k, rows = c
+            place = jnp.where(k < count, k, size)
+            return k + 1, rows.at[place].set(x[k % 7] + k, mode="drop")
+
+        return lax.while_loop(
+            lambda c: c[0] < count, body, (0, lax.empty((size,), x.dtype))
+        )[1]
+
+    def total(rows, count):
+        def body(c):
+            k, sum_ = c
+            return k + 1, sum_ + jnp.where(k < count, rows[k], jnp.nan)
+
+        return lax.while_loop(lambda c: c[0] < count, body, (0, jnp.zeros_like(x[0])))[
+            1
+        ]
+
+    short, long, last = filled(10, n), filled(300, 30 * m), filled(12, n)
+    return total(short, n), total(long, 30 * m), total(last, n)
+
+
+def test_lists_of_different_sizes():
+    check(lists, normal(0, 7), counts(1, 10), counts(2, 10))
+
+
 def test_a_scan_without_passes_falls_back():
     from eqsim import _kernels as kernels
 
