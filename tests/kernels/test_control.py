@@ -289,17 +289,15 @@ def lists(x, n, m):
             lambda c: c[0] < count, body, (0, lax.empty((size,), x.dtype))
         )[1]
 
-    def total(rows, count):
-        def body(c):
-            k, sum_ = c
-            return k + 1, sum_ + jnp.where(k < count, rows[k], jnp.nan)
+    short, long, other = filled(10, n), filled(300, 30 * m), filled(310, 30 * m)
 
-        return lax.while_loop(lambda c: c[0] < count, body, (0, jnp.zeros_like(x[0])))[
-            1
-        ]
+    def body(c):
+        k, total = c
+        pair = jnp.where(k < 30 * m, long[k] * other[k], jnp.nan)
+        return k + 1, total + pair + jnp.where(k < n, short[k % 10], 0.0)
 
-    short, long, last = filled(10, n), filled(300, 30 * m), filled(12, n)
-    return total(short, n), total(long, 30 * m), total(last, n)
+    zero = 0, jnp.zeros_like(x[0])
+    return (lax.while_loop(lambda c: c[0] < 30 * m, body, zero)[1],)
 
 
 def test_lists_of_different_sizes():
