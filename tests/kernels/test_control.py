@@ -289,7 +289,7 @@ def lists(x, n, m):
             lambda c: c[0] < count, body, (0, lax.empty((size,), x.dtype))
         )[1]
 
-    short, long, other = filled(10, n), filled(300, 30 * m), filled(310, 30 * m)
+    short, long, other = filled(10, n), filled(3000, 30 * m), filled(3100, 30 * m)
 
     def body(c):
         k, total = c
