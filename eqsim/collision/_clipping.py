@@ -181,8 +181,14 @@ class _Quad(NamedTuple):
     moved: Any
 
 
-def four_corners(x, y, count) -> tuple[Any, Any, Any, Any]:
-    """Return four corners of a polygon: all it has, or those of a large quadrilateral."""
+def four_corners(x, y, count, *, with_first: bool = False) -> tuple[Any, Any, Any, Any]:
+    """Return four corners of a polygon: all it has, or those of a large quadrilateral.
+
+    **Arguments:**
+
+    - `with_first`: true to keep the first corner.
+    """
+    tries = jnp.minimum(count, 1) if with_first else count
     last, same = x.shape[0] - 1, 1024 * float(jnp.finfo(x.dtype).eps)
     point = lambda k: [read_rows(c, jnp.minimum(k, last)) for c in (x, y)]
     following = lambda k: jnp.where(k + 1 < count, k + 1, 0)
@@ -197,7 +203,7 @@ def four_corners(x, y, count) -> tuple[Any, Any, Any, Any]:
         ahead = lambda move, k: jnp.where(move, following(k), k)
         tried = a, ahead(moves[2], b), ahead(moves[1], c), ahead(moves[0], d)
         size = area(*tried)
-        active = a < count
+        active = a < tries
         # Rounding does not choose between equal areas.
         better = active & (size > quad.area + same * quad.area)
         choose = lambda when, new, old: jtu.tree_map(
@@ -224,5 +230,5 @@ def four_corners(x, y, count) -> tuple[Any, Any, Any, Any]:
     first = jnp.where(many, zero, count)
     best = zero, one, two, three
     start = _Quad((first, one, two, three), best, area(*best), zero)
-    more = lambda quad: jnp.any(quad.corners[0] < count)
+    more = lambda quad: jnp.any(quad.corners[0] < tries)
     return lax.while_loop(more, step, start).best
