@@ -25,8 +25,6 @@ _VERTICES = 32
 _FACES = 2 * _VERTICES - 4
 _HALF = _FACES // 2
 _NEVER = 1e30
-# Searches that begin again because there was no room for more vertices.
-_RESTARTS = 4
 # Round shapes need no more: Newton's method follows. As a share of their size.
 _ROUND_SHARE = 1e-4
 
@@ -59,8 +57,7 @@ class _Polytope(NamedTuple):
     - `num_points`, `num_faces`: numbers of vertices and faces.
     - `lowest`: corners of the face with the least height, like `_Faces.corners`.
     - `height`: support function of $M$ at its normal, an upper bound of the depth.
-    - `reached`: true if the nearest face is one of $M$.
-    - `done`: true if no more are needed, or there is no room.
+    - `done`: true if no more are needed.
     """
 
     corners: Corners
@@ -70,15 +67,14 @@ class _Polytope(NamedTuple):
     num_faces: Any
     lowest: Any
     height: Any
-    reached: Any
     done: Any
 
 
 def nearest_face(placed: Placed, toward: Vec3, when) -> Face:
     """Return the face of $M$ that is nearest to the origin.
 
-    If there is no room for more vertices, the search begins again at the face of the
-    polytope at whose normal $M$ is lowest. After `_RESTARTS` times, it is this face.
+    If there is no room for more vertices, it is the face of a polytope inside of $M$ at
+    whose normal $M$ is lowest.
 
     **Arguments:**
 
@@ -91,15 +87,7 @@ def nearest_face(placed: Placed, toward: Vec3, when) -> Face:
     enough = _ROUND_SHARE * size if placed.is_round else rounding
     expand = lambda polytope: _expanded(placed, polytope, rounding, enough)
     more = lambda polytope: jnp.any(~polytope.done)
-
-    def visit(carry):
-        k, polytope = carry
-        restart = lambda: _restarted(placed, polytope)
-        first = lax.cond(k > 0, restart, lambda: polytope)
-        return k + 1, lax.while_loop(more, expand, first)
-
-    short = lambda carry: (carry[0] <= _RESTARTS) & jnp.any(~carry[1].reached)
-    end = lax.while_loop(short, visit, (0, start))[1]
+    end = lax.while_loop(more, expand, start)
     numbers = _unpacked(end.lowest)
     row = lambda k: jtu.tree_map(lambda x: read_rows(x, k), end.corners)
     a, b, c = map(row, numbers)
@@ -161,23 +149,7 @@ def _tetrahedron(placed: Placed, corners: list[Corners], done) -> _Polytope:
     joined = joined._replace(dist=jnp.where(empty, jnp.inf, joined.dist))
     four = whole(4)
     nowhere = zero + jnp.inf
-    state = whole(_packed((0, 1, 2))), nowhere, done, done
-    return _Polytope(stored, vertices, joined, four, four, *state)
-
-
-def _restarted(placed: Placed, polytope: _Polytope) -> _Polytope:
-    """Return a tetrahedron on the lowest face, or the polytope if its face is one of
-    $M$."""
-    numbers = _unpacked(polytope.lowest)
-    row = lambda k: jtu.tree_map(lambda x: read_rows(x, k), polytope.corners)
-    a, b, c = map(row, numbers)
-    points = tuple(pick(polytope.points, k) for k in numbers)
-    opposite = once(placed.support(-_face(numbers, points).normal))
-    new = _tetrahedron(placed, [a, b, c, opposite], polytope.reached)
-    new = new._replace(height=polytope.height)
-    return once(
-        jtu.tree_map(lambda x, y: jnp.where(polytope.reached, x, y), polytope, new)
-    )
+    return _Polytope(stored, vertices, joined, four, four, whole(0), nowhere, done)
 
 
 def _packed(numbers: tuple) -> Any:
@@ -230,7 +202,6 @@ def _expanded(placed: Placed, polytope: _Polytope, rounding, enough) -> _Polytop
         points=jtu.tree_map(write, polytope.points, point),
         lowest=jnp.where(lower, numbers, polytope.lowest),
         height=jnp.where(lower, height, polytope.height),
-        reached=polytope.reached | (~polytope.done & reached),
         done=done,
     )
     faces, num_faces = _with_fan(grown, chosen)
