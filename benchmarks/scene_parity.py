@@ -50,7 +50,7 @@ with an error up to {LIMIT:g}.
 
 - `contacts`: mean number of contacts in MuJoCo.
 - `MuJoCo`: error, with `ccd_tolerance` 1e-12.
-- `exact`: error, with `ccd_tolerance` {EXACT:g}, and the normals of polygons of meshes computed from
+- `exact`: error, with `ccd_tolerance` {EXACT:g}, and normals of polygons of meshes computed from
   their vertices. MuJoCo computes them before it rounds the vertices to single precision.
 - `contacts of eqsim`: error if MuJoCo also takes over distance, position and frame of each
   contact from eqsim, in states in which all pairs of shapes have as many contacts in both.
