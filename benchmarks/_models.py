@@ -37,10 +37,13 @@ def model_file(name: str) -> pathlib.Path:
     **Arguments:**
 
     - `name`: name of a file of Gymnasium, without suffix; `brax_` and a name for a file
-        of Brax; `"barkour"` for the quadruped among the test data of MJX.
+        of Brax; `"barkour"` for the quadruped among the test data of MJX; or a path
+        that ends with `.xml`.
 
     **Raises:** `NotInstalled` if the package is missing, `ValueError` if the file is.
     """
+    if name.endswith(".xml"):
+        return pathlib.Path(name)
     if name == "barkour":
         folder = package("mujoco.mjx") / "test_data" / "barkour_v0" / "assets"
         file = folder / "barkour_v0_mjx.xml"

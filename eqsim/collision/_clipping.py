@@ -51,12 +51,14 @@ class Outline(NamedTuple):
     """A polygon: its corners, `(n, *batch)`, of which the first `count` exist.
 
     - `x`, `y`: coordinates.
+    - `z`: height of the corner of the subject, which need not be planar, over the plane.
     - `before`, `after`: numbers of the lines that cross there. The first `n / 2` belong to
         the subject, the others to the base.
     """
 
     x: Any
     y: Any
+    z: Any
     before: Any
     after: Any
     count: Any
@@ -67,7 +69,8 @@ def overlap(base: tuple, subject: tuple, counts: tuple, tolerance: float) -> Out
 
     **Arguments:**
 
-    - `base`, `subject`: coordinates of the corners, `(size, *batch)` each.
+    - `base`, `subject`: coordinates of the corners, `(size, *batch)` each; those of the
+        subject with heights over the plane of the base.
     - `counts`: numbers of corners of base and subject.
     - `tolerance`: points count as inside up to this distance.
     """
@@ -75,8 +78,8 @@ def overlap(base: tuple, subject: tuple, counts: tuple, tolerance: float) -> Out
     double = lambda x: jnp.concatenate([x, jnp.zeros_like(x)])
     rows = count_rows(jnp.zeros((2 * size, *counts[1].shape[1:]))) + 0 * counts[1]
     before = jnp.where(rows == 0, counts[1] - 1, rows - 1)
-    x, y = (x + 0.0 * counts[0].astype(x.dtype) for x in map(double, subject))
-    start = Outline(x, y, before, rows, counts[1])
+    x, y, z = (x + 0.0 * counts[0].astype(x.dtype) for x in map(double, subject))
+    start = Outline(x, y, z, before, rows, counts[1])
 
     def cut(carry):
         k, outline = carry
@@ -125,20 +128,20 @@ def _cut(old: Outline, side: Side, line, active, tolerance) -> Outline:
         k, last, new = carry
         following = jnp.where(k + 1 < old.count, k + 1, 0)
         here = last
-        there = jtu.tree_map(lambda x: read_rows(x, following), old[:4])
+        there = jtu.tree_map(lambda x: read_rows(x, following), old[:-1])
         one, two = side.height(*here[:2]), side.height(*there[:2])
         inside, enters = one > -tolerance, two > -tolerance
         across = inside ^ enters
         rise = two - one
         share = -one / jnp.where(rise == 0.0, 1.0, rise)
         crosses = across & (rise != 0.0) & (share >= 0.0) & (share <= 1.0) & (k < limit)
-        place = (p + share * (q - p) for p, q in zip(here[:2], there[:2], strict=True))
-        lines = jnp.where(enters, line, here[3]), jnp.where(enters, here[3], line)
+        place = (p + share * (q - p) for p, q in zip(here[:3], there[:3], strict=True))
+        lines = jnp.where(enters, line, here[4]), jnp.where(enters, here[4], line)
         new = _with_corner(new, (*place, *lines), crosses)
         return k + 1, there, _with_corner(new, there, enters & (k < limit))
 
     none = old._replace(count=jnp.zeros_like(old.count))
-    first = jtu.tree_map(lambda x: x[:1], old[:4])
+    first = jtu.tree_map(lambda x: x[:1], old[:-1])
     more = lambda carry: jnp.any(carry[0] < limit)
     zero = jnp.zeros_like(old.count)
     return lax.while_loop(more, visit, (zero, first, none))[2]
@@ -146,11 +149,11 @@ def _cut(old: Outline, side: Side, line, active, tolerance) -> Outline:
 
 def _with_corner(outline: Outline, corner: tuple, when) -> Outline:
     count = outline.count
-    x, y, before, after = (
+    x, y, z, before, after = (
         write_row(old, count, value, when)
-        for old, value in zip(outline[:4], corner, strict=True)
+        for old, value in zip(outline[:-1], corner, strict=True)
     )
-    return Outline(x, y, before, after, count + jnp.where(when, 1, 0))
+    return Outline(x, y, z, before, after, count + jnp.where(when, 1, 0))
 
 
 def kept(outline: Outline, keep) -> Outline:
@@ -159,7 +162,7 @@ def kept(outline: Outline, keep) -> Outline:
 
     def visit(carry):
         k, new = carry
-        corner = jtu.tree_map(lambda x: read_rows(x, k), outline[:4])
+        corner = jtu.tree_map(lambda x: read_rows(x, k), outline[:-1])
         when = read_rows(keep, k) & (k < outline.count)
         return k + 1, _with_corner(new, corner, when)
 
@@ -178,8 +181,14 @@ class _Quad(NamedTuple):
     moved: Any
 
 
-def four_corners(x, y, count) -> tuple[Any, Any, Any, Any]:
-    """Return four corners of a polygon: all it has, or those of a large quadrilateral."""
+def four_corners(x, y, count, *, with_first: bool = False) -> tuple[Any, Any, Any, Any]:
+    """Return four corners of a polygon: all it has, or those of a large quadrilateral.
+
+    **Arguments:**
+
+    - `with_first`: true to keep the first corner.
+    """
+    tries = jnp.minimum(count, 1) if with_first else count
     last, same = x.shape[0] - 1, 1024 * float(jnp.finfo(x.dtype).eps)
     point = lambda k: [read_rows(c, jnp.minimum(k, last)) for c in (x, y)]
     following = lambda k: jnp.where(k + 1 < count, k + 1, 0)
@@ -194,7 +203,7 @@ def four_corners(x, y, count) -> tuple[Any, Any, Any, Any]:
         ahead = lambda move, k: jnp.where(move, following(k), k)
         tried = a, ahead(moves[2], b), ahead(moves[1], c), ahead(moves[0], d)
         size = area(*tried)
-        active = a < count
+        active = a < tries
         # Rounding does not choose between equal areas.
         better = active & (size > quad.area + same * quad.area)
         choose = lambda when, new, old: jtu.tree_map(
@@ -221,5 +230,5 @@ def four_corners(x, y, count) -> tuple[Any, Any, Any, Any]:
     first = jnp.where(many, zero, count)
     best = zero, one, two, three
     start = _Quad((first, one, two, three), best, area(*best), zero)
-    more = lambda quad: jnp.any(quad.corners[0] < count)
+    more = lambda quad: jnp.any(quad.corners[0] < tries)
     return lax.while_loop(more, step, start).best

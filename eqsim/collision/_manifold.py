@@ -31,7 +31,7 @@ from jax import lax
 from ..kinematics._forward import Pose
 from ..model import GeomKind
 from ..spatial import Vec3
-from ._clipping import four_corners, kept, overlap, Plane, side_of
+from ._clipping import four_corners, kept, Outline, overlap, Plane, side_of
 from ._convex import convex_search, single_point
 from ._cores import Core, pick, Placed
 from ._features import nearest_numbers, Touching, touching, Vertices
@@ -48,6 +48,7 @@ class Corners(NamedTuple):
     - `of_base`: true if the line is a side of the base.
     - `plane`: side of the base through which the plane goes.
     - `cut`: true if there is a plane; otherwise the point is the start of the line.
+    - `lift`: added to the distance of corners of the base; zero if the subject is planar.
     - `valid`: true if there is a point.
     """
 
@@ -55,6 +56,7 @@ class Corners(NamedTuple):
     of_base: Any
     plane: Any
     cut: Any
+    lift: Any
     valid: Any
 
 
@@ -226,14 +228,9 @@ def _clipped_face(
         jnp.where(found.faces, count, 0)
         for count in (meeting.base_count, meeting.subject_count)
     )
-    subject = plane.coordinates(meeting.subject)
+    subject = *plane.coordinates(meeting.subject), plane.height(meeting.subject)
     outline = overlap(base, subject, tuple(counts), _tolerance(base[0]))
-    first, second = plane.axes
-    place = plane.origin + ((first * outline.x) + (second * outline.y))
-    dist = meeting.subject_outward | (place - _first(meeting.subject))
-    # Along the normal of the base, the plane is farther.
-    facing = -(meeting.subject_outward | meeting.outward)
-    outline = kept(outline, dist <= margin * facing)
+    outline = kept(outline, outline.z <= margin)
     four = four_corners(outline.x, outline.y, outline.count)
     numbers = jnp.concatenate(four)
     before, after = (read_rows(x, numbers) for x in (outline.before, outline.after))
@@ -247,7 +244,20 @@ def _clipped_face(
     valid = count_rows(numbers) < outline.count
     number = lambda x: jnp.where(x >= size, x - size, x)
     cut = base_before | base_after
-    return Corners(number(line), both, number(plane_line), cut, valid)
+    lift = jnp.where(both, _lift(meeting, plane, outline, numbers), 0.0)
+    return Corners(number(line), both, number(plane_line), cut, lift, valid)
+
+
+def _lift(meeting: _Meeting, plane: Plane, outline: Outline, numbers):
+    """Return how far the subject is from its plane at corners of the overlap. Polygons of
+    meshes are merged from triangles, and not exactly planar."""
+    assert meeting.subject is not None, "both solids have faces"
+    x, y, z = (read_rows(each, numbers) for each in outline[:3])
+    first, second = plane.axes
+    foot = plane.origin + ((first * x) + (second * y))
+    own = meeting.subject_outward
+    facing = -(own | meeting.outward)
+    return z * facing - (own | (foot - _first(meeting.subject)))
 
 
 def _clipped_edge(
@@ -290,7 +300,8 @@ def _clipped_edge(
     cut, never = chosen >= 0, jnp.zeros_like(line, bool)
     valid = jnp.concatenate([*valid, *[near[0] & ~near[0]] * 2])
     plane_number = jnp.maximum(chosen, 0)
-    return Corners(pad(line), pad(never), pad(plane_number), pad(cut), valid)
+    lift = pad(jnp.zeros_like(jnp.concatenate(shares)))
+    return Corners(pad(line), pad(never), pad(plane_number), pad(cut), lift, valid)
 
 
 def _evaluated(
@@ -317,7 +328,10 @@ def _evaluated(
     normal = outward * facing
     if meeting.subject is not None:
         own = meeting.subject_outward
-        away = own | (foot - _first(meeting.subject))
+        # Points of the subject are not exactly in its plane, see `_lift`.
+        origin = _first(meeting.subject)
+        outer = (point - origin) * jnp.where(corners.of_base, 0.0, 1.0)
+        away = (own | ((foot - origin) - outer)) + corners.lift
         choose = lambda x, y: jnp.where(found.faces, x, y)
         either = lambda x, y: Vec3(*map(choose, x, y))
         dist, normal = choose(away, dist), either(-own, normal)

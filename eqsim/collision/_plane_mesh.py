@@ -2,8 +2,8 @@
 
 Of the polygons that meet at the lowest vertex, the one whose outer normal is most nearly
 opposite to that of the plane is taken. Its corners are the points; of more than four,
-`four_corners` are left, with a search that begins at the lowest vertex. Those above the
-origin of the mesh, its center of mass, are left out.
+`four_corners` are left, one of which is the lowest vertex. Those above the origin of the
+mesh, its center of mass, are left out.
 
 MuJoCo 4.0: `mjc_PlaneConvex`, measured with the Python package.
 """
@@ -66,6 +66,7 @@ def _corners(hull: Solid, down: Vec3) -> tuple[Any, Any]:
     vertices, corners = hull.corners_from(polygon, lowest, hull.most)
     places = hull.core.vertex(vertices)
     origin = Vec3(*(x[:1] for x in places))
-    four = four_corners(*Plane(origin, facet.normal).coordinates(places), corners)
+    x, y = Plane(origin, facet.normal).coordinates(places)
+    four = four_corners(x, y, corners, with_first=True)
     rows = jnp.minimum(jnp.concatenate(four), hull.most - 1)
     return read_rows(vertices, rows), corners

@@ -11,14 +11,18 @@ import jax.numpy as jnp
 from jax import lax
 
 
-_NARROWINGS = 4
+_NARROWINGS = 6
 """Newton's method needs no exact line search."""
+_SHRINK = 0.1
+"""Factor of the slope at an end that stays, instead of 1/2: behind a stiff contact, slopes
+are so large that with halves a step would be far too short."""
 
 
 class _Bracket(NamedTuple):
     """Two shares of a line between which the slope changes its sign.
 
-    - `slopes`: slopes at both ends; halved where the other end has moved twice in turn.
+    - `slopes`: slopes at both ends, times `_SHRINK` where the other end has moved twice in
+        turn.
     - `side`: 1 where the upper end moved last, -1 where the lower one did, 0 at first.
     """
 
@@ -43,15 +47,17 @@ def least_share(slope: Callable, one):
         rising = value > 0.0
         first = jnp.where(rising, now.slopes[0], value)
         last = jnp.where(rising, value, now.slopes[1])
-        first = jnp.where(rising & (now.side > 0.0), 0.5 * first, first)
-        last = jnp.where(~rising & (now.side < 0.0), 0.5 * last, last)
+        first = jnp.where(rising & (now.side > 0.0), _SHRINK * first, first)
+        last = jnp.where(~rising & (now.side < 0.0), _SHRINK * last, last)
         low = jnp.where(rising, now.low, share)
         high = jnp.where(rising, share, now.high)
         return _Bracket(low, high, (first, last), jnp.where(rising, one, -one))
 
     ends = slope(0.0 * one), slope(one)
     start = _Bracket(0.0 * one, one, ends, 0.0 * one)
-    found = _crossing(lax.fori_loop(0, _NARROWINGS, narrow, start))
+    end = lax.fori_loop(0, _NARROWINGS, narrow, start)
+    # The function falls up to the lower end.
+    found = jnp.where(end.low > 0.0, end.low, _crossing(end))
     return jnp.where(ends[1] <= 0.0, 1.0, found)
 
 

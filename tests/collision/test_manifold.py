@@ -43,8 +43,25 @@ def ball(number, seed):
     return points / np.linalg.norm(points, axis=1)[:, None] * [0.3, 0.2, 0.25]
 
 
+def skew_box():
+    """A box of which one corner is a little higher, so that two sides are not planar."""
+    points = box(0.1, 0.15, 0.2)
+    points[-1] += [0.0, 3e-5, 3e-5]
+    return points
+
+
+def coin():
+    """A disk whose corners are at irregular distances around an ellipse."""
+    angle = np.sort(np.random.default_rng(3).uniform(0.0, 2 * np.pi, 11))
+    ring = np.stack([0.2 * np.cos(angle), 0.08 * np.sin(angle)], axis=1)
+    level = lambda z: np.concatenate([ring, np.full((len(ring), 1), z)], axis=1)
+    return np.concatenate([level(-0.04), level(0.04)])
+
+
 MESHES = {
     "box": box(0.1, 0.15, 0.2),
+    "skew": skew_box(),
+    "coin": coin(),
     "prism": prism(6, 0.2, 0.12),
     "wedge": prism(3, 0.2, 0.1),
     "pentagon": prism(5, 0.15, 0.1),
@@ -238,6 +255,22 @@ def test_points(pair, margin):
         assert np.sum(counts > 1) > 8 and np.sum(counts < 2) > 5
         assert np.mean(same_count) >= 0.98
         assert np.mean(agree) >= 0.95
+
+
+def test_faces_that_are_not_planar():
+    """MuJoCo merges triangles whose normals nearly agree. Distances of points on such a
+    face are those of its corners and sides, not of a plane."""
+    model = model_of(("mesh", "mesh"), ("skew", "skew"), 0.0)
+    mesh = model.geom_dataid[0]
+    assert model.mesh_polynum[mesh] == 6
+    counts, _, agree = compare(("mesh", "mesh"), ("skew", "skew"), 0.0, 200)
+    assert np.sum(counts > 1) > 50 and np.mean(agree) >= 0.98
+
+
+def test_faces_of_many_corners_on_a_plane():
+    """The lowest vertex is one of the four points."""
+    counts, _, agree = compare(("plane", "mesh"), ("coin", "coin"), 0.05, 200)
+    assert np.sum(counts == 4) > 50 and np.mean(agree) >= 0.99
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
