@@ -19,13 +19,17 @@ import jax.numpy as jnp
 from .._batching import batch_last, full_batch
 from ..collision import contact_plan
 from ..constraint import AbstractConstraint, AbstractRows, Elliptic, Moment, OneSided
-from ..constraint._anchors import point_jacobians
-from ..constraint._contact_groups import contact_groups, ContactGroup
-from ..constraint._contact_parameters import contact_parameters, ContactParameters
-from ..constraint._contact_rows import anchored_rows, ContactSource
-from ..constraint._jacobians import AbstractJacobian, DenseJacobian
-from ..constraint._problem import node_motion
-from ..constraint._rows import Rows
+from ..constraint._contact_rows import (
+    anchored_rows,
+    contact_groups,
+    contact_parameters,
+    ContactGroup,
+    ContactParameters,
+    ContactSource,
+)
+from ..constraint._equalities import point_jacobians
+from ..constraint._newton import node_motion
+from ..constraint._rows import AbstractJacobian, DenseJacobian, Rows
 from ..dynamics._weights import InverseWeights
 from ..model import Cone, System, tree
 from ..model._gather import take

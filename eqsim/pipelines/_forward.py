@@ -23,15 +23,16 @@ from ..constraint import (
     Moment,
     tendon_inertia_rows,
 )
-from ..constraint._costs import Residual
-from ..constraint._newton import constrained, Newton, Solution
-from ..constraint._problem import (
+from ..constraint._costs import LAST_ONSET, Residual
+from ..constraint._newton import (
+    constrained,
     constraint_forces,
+    Newton,
     node_motion,
     Problem,
     row_forces,
+    Solution,
 )
-from ..constraint._softness import LAST_ONSET
 from ..dynamics._actuation import Actuation, actuation, actuator_compensation
 from ..dynamics._actuation_inputs import (
     actuation_constants,

@@ -6,20 +6,19 @@ import jax.numpy as jnp
 
 from ..collision import split_plan
 from ..constraint import Contact, contact_wrenches_in_world
-from ..constraint._contact import ContactConstants
-from ..constraint._contact_report import (
+from ..constraint._contact import (
     contact_report,
+    ContactConstants,
     ContactReport,
     DensePoints,
     report_facts,
     ReportedContacts,
 )
 from ..constraint._contact_rows import with_world
-from ..constraint._costs import Residual
+from ..constraint._costs import onset, Residual
 from ..constraint._listed_contacts import ListedContacts
-from ..constraint._problem import node_motion
+from ..constraint._newton import node_motion
 from ..constraint._rows import AbstractRows
-from ..constraint._softness import onset
 from ..kinematics._center_of_mass import tree_centers
 from ..model import System, tree
 from ..model._gather import accumulate, concatenate, take, take_or_zero

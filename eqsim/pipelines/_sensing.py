@@ -14,9 +14,8 @@ from ..constraint import (
     TendonLimit,
     Weld,
 )
-from ..constraint._anchors import both_ends, end_links, select_movable
 from ..constraint._costs import Residual
-from ..constraint._weld import weld_torques
+from ..constraint._equalities import both_ends, end_links, select_movable, weld_torques
 from ..dynamics._actuation import Actuation, actuation
 from ..dynamics._actuation_inputs import actuation_inputs
 from ..kinematics._center_of_mass import tree_centers

@@ -12,8 +12,8 @@ from ..constraint import (
     TendonLimit,
 )
 from ..constraint._costs import Residual
-from ..constraint._problem import node_motion
-from ..constraint._tendon_equality import coupling_tensions
+from ..constraint._newton import node_motion
+from ..constraint._tendons import coupling_tensions
 from ..dynamics._addresses import addresses
 from ..dynamics._tendons import (
     needed_tendons,

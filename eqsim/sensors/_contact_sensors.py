@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from .._each import read_rows_of, table_rows
 from ..collision import contact_plan
-from ..constraint._contact_report import ContactReport
+from ..constraint._contact import ContactReport
 from ..kinematics._sites import carriers
 from ..model import (
     ContactData,

@@ -4,7 +4,7 @@ motion."""
 from typing import Any, NamedTuple
 
 from ..collision import GeomFrames
-from ..constraint._contact_report import ContactReport
+from ..constraint._contact import ContactReport
 from ..dynamics._actuation import Actuation
 from ..kinematics._forward import Frames, Kinematics, Velocities
 from ..spatial import Vec3

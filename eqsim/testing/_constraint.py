@@ -11,8 +11,8 @@ import jax.tree_util as jtu
 import numpy as np
 
 from ..constraint import AbstractConstraint, AbstractRows
-from ..constraint._jacobians import Terms, total
-from ..constraint._problem import node_motion, Problem
+from ..constraint._newton import node_motion, Problem
+from ..constraint._rows import Terms, total
 from ..dynamics._articulated import project
 from ..dynamics._dense import symmetric_matrix
 from ..kinematics._recursion import ascend

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eqsim import load_mjcf
-from eqsim.constraint import _newton, _problem, ALL, Newton
+from eqsim.constraint import _newton, ALL, Newton
 from eqsim.model import tree
 from eqsim.pipelines._forward import derive, forward, Method
 
@@ -73,10 +73,10 @@ def solve(sys, q, qd):
     now = forward(last, method, derive(last, method), q, qd, none, none, None)
     nodes, problem = tree(last), now.problem
     qdd, pieces, converged = now.solution
-    motion = _problem.node_motion(nodes, problem.kin, qdd)
+    motion = _newton.node_motion(nodes, problem.kin, qdd)
     x = [rows.residuals(motion, qdd) for rows in problem.rows]
     true = [rows.forces(rows.pieces(y), y) for rows, y in zip(problem.rows, x)]
-    found = _problem.row_forces(problem, motion, qdd, pieces)
+    found = _newton.row_forces(problem, motion, qdd, pieces)
     return problem, qdd, *gaps(nodes, problem, now.solution), true, found, converged
 
 
@@ -84,8 +84,8 @@ def gaps(nodes, problem, solution):
     """What is left of the forces, and what they are without a solution."""
     free = problem._replace(rows=())
     return (
-        _problem.residual(nodes, problem, solution.qdd, solution.pieces),
-        _problem.residual(nodes, free, 0 * solution.qdd, ()),
+        _newton.residual(nodes, problem, solution.qdd, solution.pieces),
+        _newton.residual(nodes, free, 0 * solution.qdd, ()),
     )
 
 
