@@ -24,9 +24,7 @@ from jax import lax
 from .._each import read_rows, read_rows_of, table_rows, write_rows
 from .._loops import rows_per_pass
 from ..dynamics._sparse import Places
-from ..kinematics._axes import dof_axes
-from ..kinematics._forward import Kinematics
-from ..kinematics._structure import dof_order, moving_dofs
+from ..kinematics._forward import dof_axes, dof_order, Kinematics, moving_dofs
 from ..model import Tree
 from ..model._gather import take, take_or_zero
 from ..spatial import Motion

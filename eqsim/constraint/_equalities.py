@@ -16,9 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..dynamics._weights import InverseWeights
-from ..kinematics._axes import dof_axes
-from ..kinematics._forward import Pose, quaternions, take_poses
-from ..kinematics._structure import dof_order, moving_dofs
+from ..kinematics._forward import (
+    dof_axes,
+    dof_order,
+    moving_dofs,
+    Pose,
+    quaternions,
+    take_poses,
+)
 from ..model import EqualityKind, System, Tree, tree
 from ..model._gather import concatenate, take, take_or_zero
 from ..spatial import (

@@ -31,8 +31,7 @@ from ..collision._near import apart, together
 from ..collision._pair_lists import ContactList, Listing, pair_shapes, world_shapes
 from ..collision._plan import pair_priority
 from ..collision._points import ContactPoints, hull_polygons, Hulls, Shape
-from ..kinematics._axes import dof_axes
-from ..kinematics._forward import Pose
+from ..kinematics._forward import dof_axes, Pose
 from ..model import Cone, HullGraph, System, Tree, tree
 from ..model._gather import take
 from ..spatial import Force, Mat3, Motion, Vec3, vec3

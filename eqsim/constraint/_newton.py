@@ -31,9 +31,14 @@ from .._each import pushed
 from ..dynamics._articulated import factor, project, solve
 from ..dynamics._dense import joint_space_entries
 from ..dynamics._sparse import linear_solver
-from ..kinematics._axes import dof_axes
-from ..kinematics._forward import joint_motion, Kinematics
-from ..kinematics._recursion import add, ascend, descend
+from ..kinematics._forward import (
+    add,
+    ascend,
+    descend,
+    dof_axes,
+    joint_motion,
+    Kinematics,
+)
 from ..model import Tree
 from ..spatial import Force, Motion, RigidInertia
 from ._costs import Residual

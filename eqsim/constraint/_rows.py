@@ -32,7 +32,7 @@ from ..dynamics._dense import lower_triangle
 from ..dynamics._sparse import Places
 from ..model._gather import accumulate, concatenate, take, take_or_zero
 from ..spatial import ArticulatedInertia, Force, force_at, Mat3, Motion, Sym3, Vec3
-from ..spatial._spatial import point_stiffness
+from ..spatial._vector import point_stiffness
 from ._costs import AbstractCost, Residual, Weights
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..dynamics._joint_parameters import tendon_armature
+from ..dynamics._passive import tendon_armature
 from ..dynamics._tendons import moving_armature, reference_lengths
 from ..dynamics._weights import InverseWeights
 from ..kinematics._tendon_paths import tendon_dofs

@@ -4,13 +4,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._batching import batch_last
-from ..kinematics._forward import frames, joint_motion, kinematics, link_poses
-from ..kinematics._recursion import descend
+from ..kinematics._forward import descend, frames, joint_motion, kinematics, link_poses
 from ..model import check_state, System, tree
 from ..spatial import Vec3, vec3
-from ._joint_parameters import armature
-from ._passive import spring_energy
-from ._rigid import rigid
+from ._passive import armature, rigid, spring_energy
 from ._tendons import (
     armature_jacobian,
     has_tendon_armature,

@@ -5,10 +5,9 @@ from jaxtyping import Array, Float
 
 from .._batching import batch_last
 from ..kinematics._center_of_mass import center
-from ..kinematics._forward import joint_motion
-from ..kinematics._recursion import descend
+from ..kinematics._forward import descend, joint_motion
 from ..model import check_state, System
-from ._rigid import rigid
+from ._passive import rigid
 
 
 def momentum(

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..kinematics._recursion import ascend
-from ..kinematics._structure import dof_order
+from ..kinematics._forward import ascend, dof_order
 from ..model import Tree
 from ..model._gather import take
 from ..spatial import Force, Motion, RigidInertia, Vec3

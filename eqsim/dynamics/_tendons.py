@@ -24,7 +24,7 @@ from ..kinematics._tendons import (
 from ..model import EqualityKind, System, Tree, tree, WrapKind
 from ..model._gather import per_row, put, take
 from ..spatial import Motion
-from ._joint_parameters import tendon_armature, tendon_damping
+from ._passive import tendon_armature, tendon_damping
 
 
 class TendonConstants(NamedTuple):

@@ -21,8 +21,7 @@ from ..spatial._matrix6 import Matrix6
 from ._actuation import Actuation, velocity_gain
 from ._dense import carries
 from ._ellipsoids import Ellipsoids
-from ._fluid import fluid_damping
-from ._joint_parameters import damping as joint_damping
+from ._passive import damping as joint_damping, fluid_damping
 from ._tendons import damping_slopes, TendonKinematics
 from ._transmission import Moments
 

@@ -11,8 +11,9 @@ from ..model._gather import put, take
 from ..spatial import Motion, quaternion_matrix, Vec3, vec3
 from ..spatial._rotation import normalize4
 from ..spatial._vector import stack
-from ._axes import dof_axes
 from ._forward import (
+    dof_axes,
+    dof_order,
     Frames,
     frames,
     Kinematics,
@@ -21,7 +22,6 @@ from ._forward import (
     quaternions,
     take_poses,
 )
-from ._structure import dof_order
 
 
 class SitePoses(NamedTuple):

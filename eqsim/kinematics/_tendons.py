@@ -18,8 +18,7 @@ from ..model import check_state, System, Tree, tree
 from ..model._gather import accumulate, concatenate, per_row, take
 from ..spatial import Force, force_at, safe_sqrt, Vec3
 from ..spatial._rotation import zero_length
-from ._axes import dof_axes
-from ._forward import Frames, frames, Kinematics, kinematics, Pose, take_poses
+from ._forward import dof_axes, Frames, frames, Kinematics, kinematics, Pose, take_poses
 from ._manifold import advance
 from ._sites import attached_frames, carriers
 from ._tendon_paths import Lines, path_plan, PathPlan

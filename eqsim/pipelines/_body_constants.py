@@ -6,11 +6,11 @@ import equinox as eqx
 from .._patterns import AbstractPatterned, Pattern
 from ..collision import contact_plan, geom_frames, GeomFrames
 from ..constraint import contact_friction, Friction
-from ..dynamics._actuation_inputs import actuation_constants
+from ..dynamics._actuation import actuation_constants
+from ..dynamics._articulated import node_bodies, NodeBodies
 from ..dynamics._ellipsoids import Ellipsoids
-from ..dynamics._fluid import fluid_ellipsoids
-from ..dynamics._inertia import node_bodies, NodeBodies
 from ..dynamics._muscle import MuscleScale
+from ..dynamics._passive import fluid_ellipsoids
 from ..dynamics._tendons import tendon_constants, TendonConstants
 from ..kinematics._forward import Frames, frames
 from ..model import System, tree

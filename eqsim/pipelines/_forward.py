@@ -33,19 +33,26 @@ from ..constraint._newton import (
     row_forces,
     Solution,
 )
-from ..dynamics._actuation import Actuation, actuation, actuator_compensation
-from ..dynamics._actuation_inputs import (
+from ..dynamics._actuation import (
+    Actuation,
+    actuation,
     actuation_constants,
     actuation_inputs,
     ActuationConstants,
+    actuator_compensation,
 )
+from ..dynamics._articulated import node_bodies, node_inertias, NodeBodies
 from ..dynamics._ellipsoids import Ellipsoids
-from ..dynamics._fluid import fluid_ellipsoids, fluid_forces
-from ..dynamics._inertia import node_bodies, node_inertias, NodeBodies
-from ..dynamics._joint_parameters import armature, damping
-from ..dynamics._passive import compensation_forces, spring_forces
-from ..dynamics._rigid import external_forces, inertial_forces
-from ..dynamics._spatial_transmission import Touching
+from ..dynamics._passive import (
+    armature,
+    compensation_forces,
+    damping,
+    external_forces,
+    fluid_ellipsoids,
+    fluid_forces,
+    inertial_forces,
+    spring_forces,
+)
 from ..dynamics._tendons import (
     needed_tendons,
     tendon_constants,
@@ -54,6 +61,7 @@ from ..dynamics._tendons import (
     TendonConstants,
     TendonKinematics,
 )
+from ..dynamics._transmission import Touching
 from ..dynamics._weights import inverse_weights
 from ..kinematics._forward import (
     Frames,

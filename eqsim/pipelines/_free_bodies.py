@@ -10,7 +10,7 @@ from jax import lax
 from ..dynamics._coriolis import free_gyroscopic
 from ..dynamics._tendons import tendon_inertia
 from ..dynamics._velocity_derivatives import SmoothDamping
-from ..kinematics._structure import split_dofs
+from ..kinematics._forward import split_dofs
 from ..model import System, Tree, tree
 from ..model._gather import concatenate, take
 from ..spatial import ArticulatedInertia, Force, Mat3, Motion

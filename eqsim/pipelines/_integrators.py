@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
-from ..dynamics._activation import advance_activation
 from ..dynamics._articulated import factor, project, solve
 from ..dynamics._dense import (
     joint_space_entries,
     joint_space_matrix,
     lower_entries,
 )
+from ..dynamics._force_laws import advance_activation
 from ..dynamics._nonsymmetric import (
     damping_matrix,
     eliminate,
@@ -42,10 +42,8 @@ from ..dynamics._velocity_derivatives import (
     SmoothDamping,
     symmetric_damping,
 )
-from ..kinematics._axes import dof_axes
-from ..kinematics._forward import joint_motion
+from ..kinematics._forward import add, ascend, descend, dof_axes, joint_motion
 from ..kinematics._manifold import advance
-from ..kinematics._recursion import add, ascend, descend
 from ..model import Integrator, JointKind, System, Tree, tree
 from ..spatial import Vec3
 from ..spatial._rotation import rotation_rate

@@ -12,15 +12,18 @@ from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
 from ..collision import contact_plan, ContactPoints, detect
-from ..dynamics._activation import advance_activation
 from ..dynamics._actuation import actuation, ActuationInputs
 from ..dynamics._articulated import project
-from ..dynamics._fluid import fluid_forces
-from ..dynamics._joint_parameters import damping
-from ..dynamics._passive import at_centers, compensation_forces, spring_forces
+from ..dynamics._force_laws import advance_activation
+from ..dynamics._passive import (
+    at_centers,
+    compensation_forces,
+    damping,
+    fluid_forces,
+    spring_forces,
+)
 from ..dynamics._tendons import passive_tendon_forces, passive_tendons
-from ..kinematics._forward import joint_motion, kinematics
-from ..kinematics._recursion import ascend, descend
+from ..kinematics._forward import ascend, descend, joint_motion, kinematics
 from ..model import check_finite, check_state, State, System, tree
 from ..model._gather import accumulate, concatenate, take
 from ..spatial import Force, force_at, Vec3, vec3

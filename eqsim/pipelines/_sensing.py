@@ -16,8 +16,7 @@ from ..constraint import (
 )
 from ..constraint._costs import Residual
 from ..constraint._equalities import both_ends, end_links, select_movable, weld_torques
-from ..dynamics._actuation import Actuation, actuation
-from ..dynamics._actuation_inputs import actuation_inputs
+from ..dynamics._actuation import Actuation, actuation, actuation_inputs
 from ..kinematics._center_of_mass import tree_centers
 from ..kinematics._forward import kinematics, link_poses, velocities
 from ..model import EqualityKind, SensorKind, System, Transmission, tree

@@ -14,7 +14,7 @@ from ..constraint import (
 from ..constraint._costs import Residual
 from ..constraint._newton import node_motion
 from ..constraint._tendons import coupling_tensions
-from ..dynamics._addresses import addresses
+from ..dynamics._servo import addresses
 from ..dynamics._tendons import (
     needed_tendons,
     passive_tensions,

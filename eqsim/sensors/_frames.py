@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..kinematics._forward import joint_motion, Pose, take_poses
-from ..kinematics._recursion import descend
+from ..kinematics._forward import descend, joint_motion, Pose, take_poses
 from ..kinematics._sites import attached_frames, carriers
 from ..model import SensorObject, System, tree
 from ..model._gather import concatenate, per_row, take, take_or_zero

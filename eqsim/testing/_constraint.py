@@ -15,7 +15,7 @@ from ..constraint._newton import node_motion, Problem
 from ..constraint._rows import Terms, total
 from ..dynamics._articulated import project
 from ..dynamics._dense import symmetric_matrix
-from ..kinematics._recursion import ascend
+from ..kinematics._forward import ascend
 from ..model import State, System, tree
 from ..pipelines import Generalized
 from ..pipelines._forward import derive, Forward, forward, Method
