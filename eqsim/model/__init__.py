@@ -10,11 +10,7 @@ from ._actuators import (
     Actuators as Actuators,
     ActuatorStructure as ActuatorStructure,
 )
-from ._colliders import (
-    Collider as Collider,
-    collider_of as collider_of,
-    register_collider as register_collider,
-)
+from ._checks import check_state as check_state
 from ._equalities import Equalities as Equalities
 from ._geoms import Geoms as Geoms, Pairs as Pairs
 from ._height_fields import HeightFields as HeightFields
@@ -54,6 +50,9 @@ from ._names import (
 )
 from ._pairs import (
     candidate_pairs as candidate_pairs,
+    Collider as Collider,
+    collider_of as collider_of,
+    register_collider as register_collider,
 )
 from ._random import (
     neutral as neutral,
@@ -81,6 +80,5 @@ from ._tendons import PathPoint as PathPoint, Tendons as Tendons
 from ._tree import Tree as Tree, tree as tree
 from ._validate import (
     check_finite as check_finite,
-    check_state as check_state,
     validate as validate,
 )

@@ -12,6 +12,7 @@ import jax
 import jax.tree_util as jtu
 import numpy as np
 
+from ._checks import declared, parts
 from ._inactive_actuators import actuators
 from ._inactive_meshes import height_fields, meshes
 from ._inactive_rules import beyond, rows, Rule
@@ -25,7 +26,6 @@ from ._kinds import (
 )
 from ._pairs import candidate_pairs, weld_links
 from ._shape_kinds import AnyKind
-from ._shapes import declared, parts
 from ._system import System
 
 

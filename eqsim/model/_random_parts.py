@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._colliders import touching_kinds
 from ._geoms import Geoms, Pairs
 from ._joints import Joints
 from ._kinds import GeomKind, JointKind
 from ._links import Links
+from ._pairs import touching_kinds
 from ._shape_kinds import AnyKind
 
 
