@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._calls import patterned
 from .._keys import is_key
-from .._patterns import patterned
 from ._equalities import Equalities
 from ._kinds import Cone, Integrator, JointKind
 from ._random_actuators import (

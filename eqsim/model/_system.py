@@ -1,7 +1,7 @@
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from .._patterns import AbstractPatterned, Pattern
+from .._calls import AbstractPatterned, Pattern
 from ._actuators import Actuators
 from ._equalities import Equalities
 from ._fields import as_array

@@ -3,7 +3,7 @@ state."""
 
 import equinox as eqx
 
-from .._patterns import AbstractPatterned, Pattern
+from .._calls import AbstractPatterned, Pattern
 from ..collision import contact_plan, geom_frames, GeomFrames
 from ..constraint import contact_friction, Friction
 from ..dynamics._actuation import actuation_constants
@@ -28,7 +28,7 @@ class Constants(AbstractPatterned):
     - `muscles`: peak forces and optimal lengths of muscles; None if there are none.
     - `tendons`: constants of the tendons, None if there are none.
     - `fluid`: shapes with fluid forces on ellipsoids; None if there are none.
-    - `pattern`: assumptions about these values, see `_patterns.py`.
+    - `pattern`: assumptions about these values, see `Pattern`.
     """
 
     frames: Frames

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 
-from .._patterns import AbstractPatterned, Pattern
+from .._calls import AbstractPatterned, Pattern
 from ..collision import (
     contact_plan,
     ContactPoints,
@@ -103,7 +103,7 @@ class Constants(AbstractPatterned):
     - `actuators`: strength of muscles, and frames of transmissions.
     - `onset_width`: width of the onset of contacts, m; None for no smoothing.
     - `fluid`: shapes with fluid forces on ellipsoids; None if there are none.
-    - `pattern`: assumptions about these values, see `_patterns.py`.
+    - `pattern`: assumptions about these values, see `Pattern`.
     """
 
     frames: Frames

@@ -8,8 +8,8 @@ import pytest
 from kernels.harness import Kernel
 
 import eqsim
+from eqsim._calls import assumptions, Pattern, patterned, with_entries
 from eqsim._kernels import _programs, pattern_of
-from eqsim._patterns import assumptions, Pattern, patterned, with_entries
 from eqsim.model import random_system
 
 
