@@ -5,7 +5,10 @@ solver knows rows alone.
 """
 
 from ._all import ALL as ALL
-from ._constraint import AbstractConstraint as AbstractConstraint, Moment as Moment
+from ._constraint import (
+    AbstractConstraint as AbstractConstraint,
+    RobotData as RobotData,
+)
 from ._contact import (
     Contact as Contact,
     contact_wrenches_in_world as contact_wrenches_in_world,
@@ -51,5 +54,6 @@ from ._tendons import (
     tendon_inertia_rows as tendon_inertia_rows,
     TendonEquality as TendonEquality,
     TendonFriction as TendonFriction,
+    TendonInertia as TendonInertia,
     TendonLimit as TendonLimit,
 )

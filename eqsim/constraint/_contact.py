@@ -37,7 +37,7 @@ from ..dynamics._weights import InverseWeights
 from ..model import System, tree
 from ..model._gather import per_row, take
 from ..spatial import Motion, Vec3
-from ._constraint import AbstractConstraint, Moment
+from ._constraint import AbstractConstraint, RobotData
 from ._contact_rows import (
     anchored_rows,
     contact_groups,
@@ -80,7 +80,7 @@ class Contact(AbstractConstraint):
         return ContactConstants(parameters, weights.link)
 
     def rows(
-        self, sys: System, constants: Any, now: Moment
+        self, sys: System, constants: Any, now: RobotData
     ) -> tuple[AbstractRows, ...]:
         plan, listed = split_plan(sys)
         found: tuple[AbstractRows, ...] = ()
@@ -88,13 +88,12 @@ class Contact(AbstractConstraint):
             found += point_rows(sys, plan, constants.parameters, now)
         if listed is not None:
             assert now.listing is not None, "a robot with listed pairs has a listing"
-            where = now, now.frames, now.listing
-            found += listed_contacts(sys, listed, constants.weights, *where)
+            found += listed_contacts(sys, listed, constants.weights, now, now.listing)
         return found
 
 
 def point_rows(
-    sys: System, plan: ContactPlan, parameters: ContactParameters, now: Moment
+    sys: System, plan: ContactPlan, parameters: ContactParameters, now: RobotData
 ) -> tuple[AbstractRows, ...]:
     """Return the rows of `now.points`, the points of a plan."""
     groups = contact_groups(sys, plan)
@@ -143,7 +142,7 @@ def _axes_of(rows: AbstractRows) -> tuple[tuple[Vec3, ...], tuple[Vec3, ...]]:
 
 
 def _group_rows(
-    sys: System, parameters: ContactParameters, now: Moment, group: ContactGroup
+    sys: System, parameters: ContactParameters, now: RobotData, group: ContactGroup
 ) -> AbstractRows:
     assert now.points is not None, "a robot with contacts has contact points"
     source = ContactSource(
@@ -152,9 +151,9 @@ def _group_rows(
         points=now.points,
         parameters=parameters,
         origin=now.kin.origin,
-        velocity=now.speed.velocity,
+        velocity=now.velocities.velocity,
         impratio=sys.impratio,
-        width=now.width,
+        width=now.onset_width,
     )
     if group.anchored:
         return anchored_rows(source)

@@ -36,7 +36,7 @@ from ..spatial import (
     vec3,
 )
 from ..spatial._rotation import normalize4
-from ._constraint import AbstractConstraint, Moment
+from ._constraint import AbstractConstraint, RobotData
 from ._costs import columns, impedance, Softness, softness, stiffness_weight, TwoSided
 from ._rows import AbstractRows, Rows, sparse_jacobian
 
@@ -132,7 +132,9 @@ class Anchors(NamedTuple):
     spin_bias: Vec3
 
 
-def anchors(sys: System, now: Moment, links: tuple[int, ...], local: Pose) -> Anchors:
+def anchors(
+    sys: System, now: RobotData, links: tuple[int, ...], local: Pose
+) -> Anchors:
     """Compute frames that are fixed to links (-1: the world).
 
     **Arguments:**
@@ -144,7 +146,7 @@ def anchors(sys: System, now: Moment, links: tuple[int, ...], local: Pose) -> An
     frame = take_poses(now.kin.pose, carriers) @ take_poses(now.fixed.link, links)
     pose = frame @ local
     arm = pose.pos - take_or_zero(now.kin.origin, carriers)
-    velocity = take_or_zero(now.speed.velocity, carriers)
+    velocity = take_or_zero(now.velocities.velocity, carriers)
     rate = _bias(sys, now, carriers)
     speed = velocity.at(arm)
     lin, ang = point_jacobians(nodes, now, carriers, arm)
@@ -160,16 +162,16 @@ def anchors(sys: System, now: Moment, links: tuple[int, ...], local: Pose) -> An
     )
 
 
-def _bias(sys: System, now: Moment, carriers: tuple[int, ...]) -> Motion:
+def _bias(sys: System, now: RobotData, carriers: tuple[int, ...]) -> Motion:
     """Return the bias accelerations of nodes, without gravity."""
     gravity = Vec3(*(sys.gravity[k][None] for k in range(3)))
-    bias = now.speed.bias
+    bias = now.velocities.bias
     real = Motion(bias.ang, bias.lin + gravity)
     return take_or_zero(real, carriers)
 
 
 def point_jacobians(
-    nodes: Tree, now: Moment, carriers: tuple[int, ...], arm: Vec3
+    nodes: Tree, now: RobotData, carriers: tuple[int, ...], arm: Vec3
 ) -> tuple[Vec3, Vec3]:
     """Compute the Jacobians of velocity and angular velocity of points on nodes (-1: the
     world), components `(n, nv, *batch)`.
@@ -234,7 +236,7 @@ def end_dofs(sys: System, which: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 
 def both_ends(
-    sys: System, now: Moment, which: tuple[int, ...]
+    sys: System, now: RobotData, which: tuple[int, ...]
 ) -> tuple[Anchors, Anchors]:
     """Compute the two frames that each connect or weld holds together."""
     equalities, sites = sys.equalities, sys.sites
@@ -276,7 +278,7 @@ class Connect(AbstractConstraint):
         return equality_constants(sys, which, (weight, weight, weight))
 
     def rows(
-        self, sys: System, constants: Any, now: Moment
+        self, sys: System, constants: Any, now: RobotData
     ) -> tuple[AbstractRows, ...]:
         which = select_movable(sys, EqualityKind.CONNECT)
         one, two = both_ends(sys, now, which)
@@ -307,7 +309,7 @@ class Weld(AbstractConstraint):
         return equality_constants(sys, which, (*3 * [lin], *3 * [ang]))
 
     def rows(
-        self, sys: System, constants: Any, now: Moment
+        self, sys: System, constants: Any, now: RobotData
     ) -> tuple[AbstractRows, ...]:
         which = select_movable(sys, EqualityKind.WELD)
         one, two = both_ends(sys, now, which)

@@ -16,7 +16,7 @@ from ..model import EqualityKind, JointKind, System
 from ..model._gather import put, take, take_or_zero
 from ..spatial import logarithm, Vec3
 from ..spatial._rotation import normalize4, zero_length
-from ._constraint import AbstractConstraint, Moment
+from ._constraint import AbstractConstraint, RobotData
 from ._costs import (
     columns,
     Huber,
@@ -87,7 +87,7 @@ class JointLimit(AbstractConstraint):
         return _constants(sys, weights, limited) if limited.joints else None
 
     def rows(
-        self, sys: System, constants: Any, now: Moment
+        self, sys: System, constants: Any, now: RobotData
     ) -> tuple[AbstractRows, ...]:
         limited = limited_joints(sys)
         low, high, margin = _ranges(sys, limited)
@@ -108,7 +108,7 @@ class BallLimit(AbstractConstraint):
         return _constants(sys, weights, limited) if limited.joints else None
 
     def rows(
-        self, sys: System, constants: Any, now: Moment
+        self, sys: System, constants: Any, now: RobotData
     ) -> tuple[AbstractRows, ...]:
         balls = limited_balls(sys)
         axis, angle = ball_rotations(sys, balls.joints, now.q)
@@ -190,7 +190,7 @@ class JointFriction(AbstractConstraint):
         return friction_constants(sys, *take((*values, joints.frictionloss), dofs))
 
     def rows(
-        self, sys: System, constants: Any, now: Moment
+        self, sys: System, constants: Any, now: RobotData
     ) -> tuple[AbstractRows, ...]:
         dofs = _friction_dofs(sys)
         offset = constants.damping * take(now.qd, dofs)
@@ -217,7 +217,7 @@ class JointEquality(AbstractConstraint):
         return equality_constants(sys, which, (weight,))
 
     def rows(
-        self, sys: System, constants: Any, now: Moment
+        self, sys: System, constants: Any, now: RobotData
     ) -> tuple[AbstractRows, ...]:
         which = select(sys, EqualityKind.JOINT)
         place = sys.joints.q_starts

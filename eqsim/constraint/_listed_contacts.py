@@ -35,7 +35,7 @@ from ..kinematics._forward import dof_axes, Pose
 from ..model import Cone, HullGraph, System, Tree, tree
 from ..model._gather import take
 from ..spatial import Force, Mat3, Motion, Vec3, vec3
-from ._constraint import Moment
+from ._constraint import RobotData
 from ._contact_rows import (
     complete_parameters,
     contact_rows,
@@ -526,16 +526,16 @@ def _summed_forces(rows: ListedContacts, solved: Motion, motion: Motion) -> Forc
 
 
 def listed_contacts(
-    sys: System, plan: ListPlan, weights, now: Moment, frames, listing: Listing
+    sys: System, plan: ListPlan, weights, now: RobotData, listing: Listing
 ) -> tuple[ListedContacts, ...]:
     """Return the listed contacts, one for each dimension of the contact space.
 
     **Arguments:**
 
     - `weights`: inverse weights of the links.
-    - `frames`: `GeomFrames.listed`.
     """
-    nodes, geoms = tree(sys), sys.geoms
+    nodes, geoms, frames = tree(sys), sys.geoms, now.geoms.listed
+    assert frames is not None, "listed pairs have frames"
     batch = now.q.shape[1:]
     link = lambda geom: geoms.links[plan.geoms[geom]]
     of_side = lambda side: tuple(k if k >= 0 else sys.nlink for k in map(link, side))
@@ -564,10 +564,10 @@ def listed_contacts(
         margin=sys.pairs.margin if explicit else None,
         vertices=vec3(sys.meshes.vertices),
         impratio=sys.impratio,
-        width=now.width,
+        width=now.onset_width,
         dt=sys.dt,
     )
-    ends = with_world(NodeTables(now.kin.origin, now.speed.velocity), batch)
+    ends = with_world(NodeTables(now.kin.origin, now.velocities.velocity), batch)
     make = lambda condim: ListedContacts(
         tree=nodes,
         facts=facts,

@@ -18,7 +18,9 @@ regula falsi method for computing the root of an equation*, BIT 11, 1971.
 
 import functools as ft
 import math
+from collections import OrderedDict
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -41,8 +43,11 @@ from ..kinematics._forward import (
 )
 from ..model import Tree
 from ..spatial import Force, Motion, RigidInertia
-from ._costs import Residual
 from ._rows import AbstractRows, AbstractSolverRows, join, Line, Terms, total
+
+
+ByKind = OrderedDict[type, tuple[Any, ...]]
+"""A value for each of the rows of each kind of constraint, as in `Problem.rows`."""
 
 
 # The problem.
@@ -56,7 +61,7 @@ class Problem(NamedTuple):
     - `force`: force on each node at zero joint acceleration, without constraints.
     - `tau`: joint forces without constraints, `(nv, *batch)`.
     - `armature`: armature, `(nv, *batch)`.
-    - `rows`: constraints.
+    - `rows`: rows by kind: the class of the constraint, or `TendonInertia`.
     """
 
     kin: Kinematics
@@ -64,10 +69,15 @@ class Problem(NamedTuple):
     force: Force
     tau: Any
     armature: Any
-    rows: tuple[AbstractRows, ...]
+    rows: OrderedDict[type, tuple[AbstractRows, ...]]
+
+    @property
+    def every_row(self) -> list[AbstractRows]:
+        """The rows of all kinds."""
+        return [each for own in self.rows.values() for each in own]
 
 
-def residual(tree: Tree, problem: Problem, qdd, pieces: tuple[Any, ...]):
+def residual(tree: Tree, problem: Problem, qdd, pieces: ByKind):
     r"""Compute $\tau + J^T f(J a) - M a$ on fixed pieces: zero at the solution."""
     motion = node_motion(tree, problem.kin, qdd)
     force = row_forces(problem, motion, qdd, pieces)
@@ -75,17 +85,18 @@ def residual(tree: Tree, problem: Problem, qdd, pieces: tuple[Any, ...]):
     return smooth_residual(tree, problem, motion, qdd) + constrained
 
 
-def row_forces(problem: Problem, motion: Motion, qdd, pieces) -> list[Residual]:
-    """Compute the forces of all rows on given pieces."""
-    return [
-        rows.forces(piece, rows.residuals(motion, qdd))
-        for rows, piece in zip(problem.rows, pieces, strict=True)
-    ]
+def row_forces(problem: Problem, motion: Motion, qdd, pieces: ByKind) -> ByKind:
+    """Compute the forces of all rows on given pieces, `Residual` for each row."""
+    force = lambda rows, piece: rows.forces(piece, rows.residuals(motion, qdd))
+    return OrderedDict(
+        (kind, tuple(map(force, own, pieces[kind])))
+        for kind, own in problem.rows.items()
+    )
 
 
-def constraint_forces(tree: Tree, problem: Problem, forces):
+def constraint_forces(tree: Tree, problem: Problem, forces: ByKind):
     """Compute the joint forces $J^T f$ of row forces, `(nv, *batch)`."""
-    pairs = zip(problem.rows, forces, strict=True)
+    pairs = zip(problem.every_row, chain(*forces.values()), strict=True)
     terms = join([rows.transpose(force) for rows, force in pairs])
     on_nodes, tau = sum_terms(tree, terms, problem.tau)
     if on_nodes is None:
@@ -192,12 +203,12 @@ class Solution(NamedTuple):
     """Solution of a convex problem.
 
     - `qdd`: joint accelerations.
-    - `pieces`: for all rows, the pieces of their costs there.
+    - `pieces`: for all rows, by kind, the pieces of their costs there.
     - `converged`: true if the solver has converged.
     """
 
     qdd: Any
-    pieces: tuple[Any, ...]
+    pieces: ByKind
     converged: Any
 
 
@@ -222,7 +233,7 @@ def _implicit_jvp(tree, primals, tangents):
     return qdd, implicit_solve(tree, problem, solution.pieces, right)
 
 
-def implicit_solve(tree: Tree, problem: Problem, pieces: tuple[Any, ...], right):
+def implicit_solve(tree: Tree, problem: Problem, pieces: ByKind, right):
     r"""Compute $(M + J^T W J)^{-1}$ times `right`, differentiable in any mode and
     order."""
 
@@ -230,7 +241,7 @@ def implicit_solve(tree: Tree, problem: Problem, pieces: tuple[Any, ...], right)
         at = lambda a: -residual(tree, problem, a, pieces)
         return jax.jvp(at, (jnp.zeros_like(v),), (v,))[1]
 
-    pairs = zip(problem.rows, pieces, strict=True)
+    pairs = zip(problem.every_row, chain(*pieces.values()), strict=True)
     terms = join([rows.stiffness(piece) for rows, piece in pairs])
     invert = solver(tree, problem, terms)
     inverse = lambda _, b: invert(b, None)[0]
@@ -253,18 +264,20 @@ class _Iterate(NamedTuple):
 
 
 def _solution(tree: Tree, problem: Problem, settings: Newton) -> Solution:
-    if not problem.rows:
+    if not problem.every_row:
         invert = solver(tree, problem, Terms())
         qdd = invert(problem.tau, problem.force)[0]
-        return Solution(qdd, (), jnp.ones(qdd.shape[1:], bool))
-    rows = tuple(each.for_solver() for each in problem.rows)
+        none = OrderedDict((kind, ()) for kind in problem.rows)
+        return Solution(qdd, none, jnp.ones(qdd.shape[1:], bool))
+    rows = tuple(each.for_solver() for each in problem.every_row)
     last = settings.full_steps(rows) + settings.max_searched_steps
     going = lambda now: jnp.any(now.unsolved) & (now.count < last)
     step = ft.partial(_step, tree, problem, rows, settings)
     now = lax.while_loop(going, step, _first_iterate(problem, rows))
     motion = node_motion(tree, problem.kin, now.qdd)
-    pieces = tuple(
-        each.pieces(each.residuals(motion, now.qdd)) for each in problem.rows
+    piece = lambda each: each.pieces(each.residuals(motion, now.qdd))
+    pieces = OrderedDict(
+        (kind, tuple(map(piece, own))) for kind, own in problem.rows.items()
     )
     finite = jnp.all(jnp.isfinite(now.qdd), axis=0)
     return Solution(now.qdd, pieces, ~now.unsolved & finite)

@@ -20,7 +20,7 @@ from ..kinematics._tendon_paths import tendon_dofs
 from ..kinematics._tendons import jacobian_rate
 from ..model import EqualityKind, System, tree
 from ..model._gather import accumulate, take, take_or_zero
-from ._constraint import AbstractConstraint, Moment
+from ._constraint import AbstractConstraint, RobotData
 from ._costs import (
     columns,
     has_effect,
@@ -59,7 +59,7 @@ class TendonLimit(AbstractConstraint):
         )
 
     def rows(
-        self, sys: System, constants: Any, now: Moment
+        self, sys: System, constants: Any, now: RobotData
     ) -> tuple[AbstractRows, ...]:
         assert now.tendons is not None, "a robot with limited tendons has tendons"
         values = now.tendons, sys.tendons.range, sys.tendons.limit_margin
@@ -96,7 +96,7 @@ class TendonFriction(AbstractConstraint):
         return friction_constants(sys, *take((*values, tendons.frictionloss), chosen))
 
     def rows(
-        self, sys: System, constants: Any, now: Moment
+        self, sys: System, constants: Any, now: RobotData
     ) -> tuple[AbstractRows, ...]:
         assert now.tendons is not None, "a robot with friction of tendons has tendons"
         jac = take(now.tendons.jac, _with_friction(sys))
@@ -133,7 +133,7 @@ class TendonEquality(AbstractConstraint):
         return _CouplingConstants(shared, reference_lengths(sys))
 
     def rows(
-        self, sys: System, constants: Any, now: Moment
+        self, sys: System, constants: Any, now: RobotData
     ) -> tuple[AbstractRows, ...]:
         assert now.tendons is not None, "a robot with coupled tendons has tendons"
         which = select(sys, EqualityKind.TENDON)
@@ -153,7 +153,7 @@ class TendonEquality(AbstractConstraint):
         return (coupled(sys, which, shared, distances, rates, jacobians, dofs),)
 
 
-def coupling_tensions(sys: System, constants: Any, now: Moment, force):
+def coupling_tensions(sys: System, constants: Any, now: RobotData, force):
     """Compute the tensions of all tendons, `(ntendon, *batch)`, that couplings exert with
     row forces `(n, *batch)`."""
     assert now.tendons is not None, "a robot with coupled tendons has tendons"
@@ -168,7 +168,11 @@ def coupling_tensions(sys: System, constants: Any, now: Moment, force):
 # Inertia.
 
 
-def tendon_inertia_rows(sys: System, now: Moment) -> tuple[Rows, ...]:
+class TendonInertia:
+    """Key of the rows of tendon inertia in `Problem.rows`. They are no constraint."""
+
+
+def tendon_inertia_rows(sys: System, now: RobotData) -> tuple[Rows, ...]:
     """Return the rows of the tendons with armature."""
     chosen = [k for k, has in enumerate(sys.tendons.has_armature) if has]
     if not chosen:
@@ -178,7 +182,7 @@ def tendon_inertia_rows(sys: System, now: Moment) -> tuple[Rows, ...]:
     weight = armature + jnp.zeros_like(jac[:, 0])
     offset, moves = jnp.zeros_like(weight), moving_armature(sys)
     if any(moves):
-        where = sys, tree(sys), now.fixed, now.q, now.qd
-        offset = take(jacobian_rate(*where, moves), chosen)
+        rate = jacobian_rate(sys, tree(sys), now.fixed, now.q, now.qd, moves)
+        offset = take(rate, chosen)
     jacobian = sparse_jacobian(jac, [tendon_dofs(sys)[k] for k in chosen])
     return (Rows(jacobian, TwoSided(weight), (offset,)),)

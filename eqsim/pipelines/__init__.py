@@ -5,6 +5,7 @@ from ._contacts import (
     Contacts as Contacts,
     deepest_contacts as deepest_contacts,
 )
+from ._forward import Prepared as Prepared
 from ._generalized import Generalized as Generalized
 from ._integrators import (
     AbstractIntegrator as AbstractIntegrator,
@@ -14,7 +15,10 @@ from ._integrators import (
     ImplicitFast as ImplicitFast,
     RungeKutta4 as RungeKutta4,
 )
-from ._pipeline import AbstractPipeline as AbstractPipeline
+from ._pipeline import (
+    AbstractPipeline as AbstractPipeline,
+    AbstractPrepared as AbstractPrepared,
+)
 from ._positional import Positional as Positional
 from ._solved import Solved as Solved
 from ._spring import Spring as Spring

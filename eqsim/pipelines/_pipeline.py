@@ -11,6 +11,15 @@ from ._contacts import contact_wrenches, Contacts
 from ._solved import Solved
 
 
+class AbstractPrepared(eqx.Module):
+    """A robot with quantities that depend on it and on a pipeline alone.
+
+    - `sys`: the robot.
+    """
+
+    sys: eqx.AbstractVar[System]
+
+
 class AbstractPipeline(eqx.Module):
     """A physics engine that advances a `State` by one time step `sys.dt`."""
 
@@ -82,7 +91,7 @@ class AbstractPipeline(eqx.Module):
 
     def contacts(
         self,
-        sys: System,
+        sys: System | AbstractPrepared,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
@@ -96,7 +105,7 @@ class AbstractPipeline(eqx.Module):
 
     def contact_wrenches(
         self,
-        sys: System,
+        sys: System | AbstractPrepared,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
@@ -111,7 +120,7 @@ class AbstractPipeline(eqx.Module):
 
     def constraint_forces(
         self,
-        sys: System,
+        sys: System | AbstractPrepared,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
@@ -126,7 +135,7 @@ class AbstractPipeline(eqx.Module):
 
     def acceleration(
         self,
-        sys: System,
+        sys: System | AbstractPrepared,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
@@ -139,13 +148,19 @@ class AbstractPipeline(eqx.Module):
         return self._parts(("qdd",), sys, state, ctrl, external)["qdd"]
 
     def _parts(
-        self, wanted: tuple[str, ...], sys: System, state: State, ctrl, external
+        self,
+        wanted: tuple[str, ...],
+        sys: System | AbstractPrepared,
+        state: State,
+        ctrl,
+        external,
     ) -> dict[str, Any]:
         """Compute parts of the solution: fields of `Solved`, and `contact_wrenches`."""
-        solved = self.solve(sys, state, ctrl, external)
+        robot = sys.sys if isinstance(sys, AbstractPrepared) else sys
+        solved = self.solve(robot, state, ctrl, external)
         found = dict(vars(solved))
         if "contact_wrenches" in wanted:
-            wrenches = contact_wrenches(sys, state.q, solved.contacts)
+            wrenches = contact_wrenches(robot, state.q, solved.contacts)
             found["contact_wrenches"] = wrenches
         return {name: found[name] for name in wanted}
 
