@@ -32,22 +32,25 @@ from jax.interpreters import ad, batching, mlir
 
 from . import _kernels as kernels
 from ._calls import (
+    AbstractPattern,
     AbstractPatterned,
-    assumptions,
     batch_shape,
     broadcast_batch,
     call_p,
     Cotangent,
     is_double,
+    Known,
+    known_values,
     output,
+    Pattern,
     Primal,
+    rows_together,
     signature,
     Static,
     Tangent,
     traced,
-    with_entries,
+    with_pattern,
 )
-from ._loops import rows_together
 from ._partitioning import partitioned
 
 
@@ -184,22 +187,48 @@ def batch_last(fn: Callable) -> Callable:
         args = jtu.tree_map(_to_jax, args)
         dynamic, static = eqx.partition(args, eqx.is_array)
         leaves, treedef = jtu.tree_flatten(dynamic)
-        known = assumptions(args)
+        known = known_values(args)
         call = Primal(fn, treedef, Static(*_hashable(static)), len(leaves), known)
         _, out_treedef = output(call, *signature(leaves))
         out = call_p.bind(*leaves, call=call, nbatch=0)
         out = jtu.tree_unflatten(out_treedef, out)
-        if isinstance(out, AbstractPatterned) and any(known) and kernels.enabled():
-            out = with_entries(out, _resulting(call, *signature(leaves)))
+        if isinstance(out, AbstractPatterned) and _is_anything(known):
+            out = with_pattern(out, ResultPattern(call, *signature(leaves)))
         return out
 
     return wrapper
 
 
+def _is_anything(known: tuple[Known, ...]) -> bool:
+    return any(part.pattern not in (None, Pattern()) for part in known)
+
+
+@dataclasses.dataclass(frozen=True)
+class ResultPattern(AbstractPattern):
+    """What is known of the results of a call, from what is known of its arguments.
+
+    It is computed when a kernel is compiled that takes these results.
+
+    - `call`, `shapes`, `x64`: the call, shapes and types of its arguments, and precision.
+    """
+
+    call: Primal
+    shapes: tuple
+    x64: bool
+
+    @property
+    def entries(self) -> tuple[bytes | None, ...]:
+        return _resulting(self.call, self.shapes, self.x64)
+
+    def __hash__(self) -> int:
+        return hash((self.call.fn, self.call.num_fixed, self.x64))
+
+    def __repr__(self) -> str:
+        return f"ResultPattern({self.call.name})"
+
+
 @ft.lru_cache(maxsize=512)
 def _resulting(call: Primal, shapes, x64: bool) -> tuple[bytes | None, ...]:
-    """Return what is known about the results of a call, from what is known about its
-    arguments."""
     trace = lambda: _program(call, shapes, x64)
     program = kernels.Program(call.name, trace, shapes, call, call.patterns)
     try:

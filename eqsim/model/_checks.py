@@ -19,6 +19,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import AbstractArray
 
+from .._errors import check_shape
 from ._kinds import JointKind
 from ._system import System
 
@@ -211,14 +212,15 @@ def check_state(
     qd: Any = None,
     ctrl: Any = None,
     act: Any = None,
+    external: Any = None,
 ) -> None:
     """Check shapes and types of the robot's arrays, and of coordinates, velocities,
-    controls, activations and quaternions.
+    controls, activations, external forces and quaternions.
 
     **Arguments:**
 
     - `sys`: the robot.
-    - `q`, `qd`, `ctrl`, `act`: arrays to check; None is skipped.
+    - `q`, `qd`, `ctrl`, `act`, `external`: arrays to check; None is skipped.
 
     **Raises:** `ValueError` with the expected and the actual shape or type.
     """
@@ -242,6 +244,8 @@ def check_state(
     _check_shape(ctrl, "ctrl", "nu", sys.nu, "one number per control")
     meaning = "the activations of all actuators"
     _check_shape(act, "act", "na", sys.na, meaning)
+    if external is not None:
+        check_shape("external", external, {"nlink": sys.nlink, "6": 6})
     numbers = known(q)
     if numbers is None:
         return

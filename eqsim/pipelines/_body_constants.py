@@ -3,7 +3,7 @@ state."""
 
 import equinox as eqx
 
-from .._calls import AbstractPatterned, Pattern
+from .._calls import AbstractPattern, AbstractPatterned, Pattern
 from ..collision import contact_plan, geom_frames, GeomFrames
 from ..constraint import contact_friction, Friction
 from ..dynamics._actuation import actuation_constants
@@ -17,7 +17,7 @@ from ..model import System, tree
 from ._rigid_bodies import body_parameters, BodyParameters
 
 
-class Constants(AbstractPatterned):
+class BodyConstants(AbstractPatterned):
     """Quantities that depend on a `System` but not on the state.
 
     - `frames`: constant frames of kinematics.
@@ -39,17 +39,17 @@ class Constants(AbstractPatterned):
     muscles: MuscleScale | None
     tendons: TendonConstants | None
     fluid: Ellipsoids | None
-    pattern: Pattern = eqx.field(static=True, default=Pattern())
+    pattern: AbstractPattern = eqx.field(static=True, default=Pattern())
 
 
-def derive_bodies(sys: System) -> Constants:
+def derive_bodies(sys: System) -> BodyConstants:
     """Compute the constants of a system (batch axes last)."""
     plan, nodes = contact_plan(sys), tree(sys)
     fixed = frames(sys, nodes)
     lumped = node_bodies(sys, nodes, fixed)
     parameters, geoms = body_parameters(nodes, lumped), geom_frames(sys, fixed)
     friction = contact_friction(sys, plan) if plan.size else None
-    return Constants(
+    return BodyConstants(
         frames=fixed,
         nodes=lumped,
         bodies=parameters,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 
-from .._calls import AbstractPatterned, Pattern
+from .._calls import AbstractPattern, AbstractPatterned, Pattern
 from ..collision import (
     contact_plan,
     detect,
@@ -109,7 +109,7 @@ class Constants(AbstractPatterned):
     actuators: ActuationConstants
     onset_width: Any
     fluid: Ellipsoids | None
-    pattern: Pattern = eqx.field(static=True, default=Pattern())
+    pattern: AbstractPattern = eqx.field(static=True, default=Pattern())
 
 
 class Prepared(AbstractPrepared):

@@ -30,7 +30,7 @@ from ._forward import (
     StepInputs,
 )
 from ._integrators import AbstractIntegrator, integrator_of
-from ._pipeline import AbstractPipeline, AbstractPrepared, check_input, first_state
+from ._pipeline import AbstractPipeline, AbstractPrepared, first_state
 from ._reported import reported_contacts, summed_wrenches
 from ._sensing import measure
 from ._solved import Solved
@@ -101,11 +101,7 @@ class Generalized(AbstractPipeline):
         - `sys`: the robot, or a batch of robots under `eqx.filter_vmap`.
         """
         check_state(sys)
-        smoothing = self.smoothing
-        if smoothing is not None:
-            smoothing = smoothing.astype(sys.dt.dtype)
-        settings = Settings(self.constraints, self.solver, smoothing)
-        return Prepared(sys, settings, _derive(sys, settings))
+        return _prepare(self, sys)
 
     def step(
         self,
@@ -225,13 +221,21 @@ def _check_smoothing(smoothing) -> None:
         )
 
 
+def _prepare(pipeline: Generalized, sys: System) -> Prepared:
+    smoothing = pipeline.smoothing
+    if smoothing is not None:
+        smoothing = smoothing.astype(sys.dt.dtype)
+    settings = Settings(pipeline.constraints, pipeline.solver, smoothing)
+    return Prepared(sys, settings, _derive(sys, settings))
+
+
 def _prepared(
     pipeline: Generalized, sys: System | AbstractPrepared, state: State, ctrl, external
 ) -> tuple[Prepared, StepInputs]:
     """Check the arguments of a step, and prepare the robot unless it is."""
     robot = sys.sys if isinstance(sys, AbstractPrepared) else sys
-    check_input(robot, state, ctrl, external)
-    prepared = sys if isinstance(sys, Prepared) else pipeline.prepare(robot)
+    check_state(robot, state.q, state.qd, ctrl, state.act, external)
+    prepared = sys if isinstance(sys, Prepared) else _prepare(pipeline, robot)
     return prepared, StepInputs(state.q, state.qd, state.act, ctrl, external)
 
 

@@ -28,12 +28,12 @@ from ..model import check_finite, check_state, State, System, tree
 from ..model._gather import accumulate, concatenate, take
 from ..spatial import Force, force_at, Vec3, vec3
 from ..spatial._vector import stack
-from ._body_constants import Constants, derive_bodies
+from ._body_constants import BodyConstants, derive_bodies
 from ._contact_impulses import contact_frames, ContactFrames
 from ._contacts import Contacts, deepest_contacts, no_contacts, num_reported
 from ._joint_constraints import joint_errors, joint_frames, JointFrames
 from ._maximal_checks import check_model, check_parameters
-from ._pipeline import AbstractPipeline, check_input, first_state
+from ._pipeline import AbstractPipeline, first_state
 from ._post_stabilization import remove_violations
 from ._rigid_bodies import (
     apply_impulse,
@@ -60,7 +60,7 @@ class StepData(NamedTuple):
     """
 
     sys: System
-    constants: Constants
+    constants: BodyConstants
     h: Any
     origin: Vec3
     load: Force
@@ -206,14 +206,14 @@ class AbstractMaximal(AbstractPipeline):
 
 
 def _arguments(pipeline: AbstractMaximal, sys: System, state: State, ctrl, external):
-    check_input(sys, state, ctrl, external)
+    check_state(sys, state.q, state.qd, ctrl, state.act, external)
     kept = jtu.tree_map(
         lambda x: x.astype(state.q.dtype) if eqx.is_inexact_array(x) else x, pipeline
     )
     return kept, sys, _derive(sys), state.q, state.qd, state.act, ctrl, external
 
 
-def _start(substeps: int, sys: System, constants: Constants, q, qd, act, external):
+def _start(substeps: int, sys: System, constants: BodyConstants, q, qd, act, external):
     """Compute the bodies, and collect the quantities that are constant over the
     substeps."""
     nodes, fixed, parameters = tree(sys), constants.frames, constants.bodies
@@ -275,7 +275,9 @@ def _free_forces(step: StepData, state: MaximalState, tau) -> Force:
     return accumulate(force, index, len(layout.nodes))
 
 
-def _substeps(pipeline: AbstractMaximal, sys: System, constants: Constants, *inputs):
+def _substeps(
+    pipeline: AbstractMaximal, sys: System, constants: BodyConstants, *inputs
+):
     """Take all substeps of a step; return constant quantities, the last state, and mean
     forces of constraints and actuators in place of impulses."""
     q, qd, act, ctrl, external = full_batch(inputs, sys, constants, pipeline)
@@ -289,7 +291,7 @@ def _substeps(pipeline: AbstractMaximal, sys: System, constants: Constants, *inp
     return step, end, jtu.tree_map(lambda x: jnp.mean(x, axis=0) / step.h, impulses)
 
 
-def _step_fn(pipeline, sys: System, constants: Constants, *inputs):
+def _step_fn(pipeline, sys: System, constants: BodyConstants, *inputs):
     step, end, _ = _substeps(pipeline, sys, constants, *inputs)
     return _end(pipeline, sys, constants, step, end)
 
@@ -297,7 +299,7 @@ def _step_fn(pipeline, sys: System, constants: Constants, *inputs):
 def _end(
     pipeline: AbstractMaximal,
     sys: System,
-    constants: Constants,
+    constants: BodyConstants,
     step: StepData,
     end: MaximalState,
 ):
@@ -313,7 +315,7 @@ def _end(
     return q, projection.qd, end.act
 
 
-def _advance_fn(pipeline, sys: System, constants: Constants, *inputs):
+def _advance_fn(pipeline, sys: System, constants: BodyConstants, *inputs):
     step, end, (forces, actuators) = _substeps(pipeline, sys, constants, *inputs)
     q, qd = full_batch(inputs, sys, constants, pipeline)[:2]
     new = _end(pipeline, sys, constants, step, end)
@@ -338,7 +340,7 @@ def _contact_arrays(step: StepData, forces: ConstraintImpulses):
 
 
 def _constraint_forces(
-    sys: System, constants: Constants, step: StepData, forces: ConstraintImpulses, q
+    sys: System, constants: BodyConstants, step: StepData, forces: ConstraintImpulses, q
 ):
     """Return the joint forces of contacts, joint limits and dry friction."""
     total, nodes = forces.joints, tree(sys)
@@ -357,7 +359,7 @@ def _constraint_forces(
     return total + project(nodes, kin, ascend(nodes, pushed))
 
 
-def _joint_drift_fn(pipeline, sys: System, constants: Constants, *inputs):
+def _joint_drift_fn(pipeline, sys: System, constants: BodyConstants, *inputs):
     step, end, _ = _substeps(pipeline, sys, constants, *inputs)
     nodes, links, errors = tree(sys), [], []
     for group in joint_groups(nodes, False)[0]:

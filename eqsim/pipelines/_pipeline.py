@@ -5,7 +5,6 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._errors import check_shape
 from ..model import check_state, State, System
 from ._contacts import contact_wrenches, Contacts
 from ._solved import Solved
@@ -163,13 +162,6 @@ class AbstractPipeline(eqx.Module):
             wrenches = contact_wrenches(robot, state.q, solved.contacts)
             found["contact_wrenches"] = wrenches
         return {name: found[name] for name in wanted}
-
-
-def check_input(sys: System, state: State, ctrl, external) -> None:
-    """Check the shapes of the inputs of a step."""
-    check_state(sys, state.q, state.qd, ctrl, state.act)
-    if external is not None:
-        check_shape("external", external, {"nlink": sys.nlink, "6": 6})
 
 
 def first_state(sys: System, q, qd) -> State:
