@@ -205,7 +205,7 @@ def _is_anything(known: tuple[Known, ...]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class ResultPattern(AbstractPattern):
-    """What is known of the results of a call, from what is known of its arguments.
+    """Known zeros and ones of the results of a call, from those of its arguments.
 
     It is computed when a kernel is compiled that takes these results.
 

@@ -3,7 +3,7 @@ primitive of `batch_last` (see `_batching.py`).
 
 Each kind of call computes on arrays with trailing batch axes, returns the shapes of its
 results, and, if it is linear, has a transpose. Its code depends on the shapes of its
-arguments and on what is known of their values, zeros and ones (`Pattern`).
+arguments and on known zeros and ones among their values (`Pattern`).
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from . import _kernels as kernels
 from ._partitioning import along
 
 
-# What is known of arguments.
+# Known zeros and ones.
 
 
 class AbstractPattern:
@@ -93,7 +93,11 @@ def _pattern(leaf) -> bytes | None:
 
 
 class Known(NamedTuple):
-    """What is known of some arguments of a call: a pattern, or None, and their number."""
+    """Known zeros and ones of some arguments of a call.
+
+    - `pattern`: their pattern; None if there is none.
+    - `size`: number of these arguments.
+    """
 
     pattern: AbstractPattern | None
     size: int
@@ -106,7 +110,7 @@ class Known(NamedTuple):
 
 
 def known_values(tree: Any) -> tuple[Known, ...]:
-    """Return what is known of the arrays in a tree."""
+    """Return the known zeros and ones of the arrays in a tree."""
     is_module = lambda x: isinstance(x, AbstractPatterned)
     return tuple(
         Known(
@@ -140,7 +144,7 @@ class Static:
 class Primal:
     """The function itself. It is not linear in any argument.
 
-    - `known`: what is known of the arguments.
+    - `known`: known zeros and ones of the arguments.
     - `chosen`: indices of the results to return; None for all.
     """
 

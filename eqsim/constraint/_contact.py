@@ -449,8 +449,10 @@ def _group_values(
     columns = [pair, report.slot, *rows.facts.pair_columns(pair)]
     tables = rows.tables(given.motion, given.motion, 2)
     targets = [(OWN_VALUE, facts.size)]
-    lists = chosen.count, chosen.pairs, columns, tables, rows.common, targets
-    return each(term, *lists)[0]
+    found = each(
+        term, chosen.count, chosen.pairs, columns, tables, rows.common, targets
+    )
+    return found[0]
 
 
 def _at_slot(slot, x):

@@ -519,8 +519,9 @@ def _summed_forces(rows: ListedContacts, solved: Motion, motion: Motion) -> Forc
         columns = facts.pair_columns()
         tables = rows.tables(solved, motion, 0)
         targets = [(column, facts.num_links + 1) for column in (4, 5)]
-        given = pairs.count, pairs.pairs, columns, tables, rows.common, targets
-        first, second = each(term, *given)
+        first, second = each(
+            term, pairs.count, pairs.pairs, columns, tables, rows.common, targets
+        )
         found.append(first + second)
     return jtu.tree_map(lambda *xs: sum(xs[1:], xs[0]), *found)
 

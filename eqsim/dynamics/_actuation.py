@@ -194,8 +194,8 @@ def muscle_scales(
         return muscle_scale(muscles, None)
     outs = addresses(sys.actuators.structure).out
     index = [outs[muscles.owners[i]] for i in rows]
-    where = sys, tree, fixed, bodies, local
-    return muscle_scale(muscles, _unit_accelerations(*where, index))
+    unit = _unit_accelerations(sys, tree, fixed, bodies, local, index)
+    return muscle_scale(muscles, unit)
 
 
 def _unit_accelerations(sys: System, tree: Tree, fixed: Frames, bodies, local, outs):

@@ -371,8 +371,9 @@ def law_forces(sys: System, x: LawInputs):
     if facts.scalars:
         parts.append((facts.scalar_outs, _scalar_forces(sys, facts, x)))
     if facts.orientations:
-        where = x.act, x.signals.ctrl, x.length, x.velocity
-        torques = orientation_forces(sys, facts.orientations, *where)
+        torques = orientation_forces(
+            sys, facts.orientations, x.act, x.signals.ctrl, x.length, x.velocity
+        )
         parts.append((facts.orientation_outs, concatenate(torques)))
     force = join_rows(parts, sys.nout)
     if all(actuators.enabled):

@@ -91,10 +91,10 @@ def reference_lengths(sys: System):
     """Compute the lengths of constrained tendons at the reference coordinates,
     `(ntendon, *batch)`; zero for others."""
     nodes = tree(sys)
-    fixed = frames(sys, nodes)
-    q = sys.joints.ref
-    where = tendon_frames(sys, fixed), kinematics(sys, nodes, fixed, q)
-    return tendon_kinematics(sys, nodes, *where, q, constrained_tendons(sys)).length
+    fixed, q = frames(sys, nodes), sys.joints.ref
+    local, kin = tendon_frames(sys, fixed), kinematics(sys, nodes, fixed, q)
+    chosen = constrained_tendons(sys)
+    return tendon_kinematics(sys, nodes, local, kin, q, chosen).length
 
 
 def tendon_forces(

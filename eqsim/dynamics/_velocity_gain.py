@@ -77,8 +77,9 @@ def _scalar_velocity_gain(sys: System, facts: Laws, x: LawInputs):
         motors, places, own = law_motors(sys, facts, rows)
         driven = [actuators.biases[k] is Bias.DC_MOTOR for k in motors.owners]
         assert x.signals.motors is not None, "there are motors"
-        where = motors, places, x.signals.motors
-        gain = motor_velocity_gain(*where, driven, sys.dt[None])
+        gain = motor_velocity_gain(
+            motors, places, x.signals.motors, driven, sys.dt[None]
+        )
         gain = take(gain + jnp.zeros_like(take(x.velocity, places.outs)), own)
         total = total + put(gain, rows, len(owners))
     return total

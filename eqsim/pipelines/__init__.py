@@ -1,5 +1,6 @@
 """Pipelines: physics engines that compute the next state."""
 
+from ._body_constants import PreparedBodies as PreparedBodies
 from ._contacts import (
     contact_wrenches as contact_wrenches,
     Contacts as Contacts,

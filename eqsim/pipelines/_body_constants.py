@@ -14,6 +14,7 @@ from ..dynamics._passive import fluid_ellipsoids
 from ..dynamics._tendons import tendon_constants, TendonConstants
 from ..kinematics._forward import Frames, frames
 from ..model import System, tree
+from ._pipeline import AbstractPrepared
 from ._rigid_bodies import body_parameters, BodyParameters
 
 
@@ -40,6 +41,20 @@ class BodyConstants(AbstractPatterned):
     tendons: TendonConstants | None
     fluid: Ellipsoids | None
     pattern: AbstractPattern = eqx.field(static=True, default=Pattern())
+
+
+class PreparedBodies(AbstractPrepared):
+    """A robot, and all quantities that depend on the robot alone.
+
+    `Spring.prepare` and `Positional.prepare` compute it. It takes the place of `sys` in
+    `step` and the other methods, which otherwise prepare the robot in every call.
+
+    - `sys`: the robot.
+    - `constants`: derived quantities, such as masses and inertias of the bodies.
+    """
+
+    sys: System
+    constants: BodyConstants
 
 
 def derive_bodies(sys: System) -> BodyConstants:

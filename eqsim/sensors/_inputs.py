@@ -54,7 +54,7 @@ class SolvedForces(NamedTuple):
 
 
 class SensorInputs(NamedTuple):
-    """What sensors measure; arrays have the batch axes last.
+    """Inputs of sensors; arrays have the batch axes last.
 
     - `data`: the robot at one state. It has actuator forces, and the solution of the
         equations of motion, only if a sensor uses them.
