@@ -23,7 +23,7 @@ from jax import lax
 
 from .._each import read_rows, read_rows_of, table_rows, write_rows
 from .._loops import rows_per_pass
-from ..dynamics._sparse import Places
+from ..dynamics._joint_space import Places
 from ..kinematics._forward import dof_axes, dof_order, Kinematics, moving_dofs
 from ..model import Tree
 from ..model._gather import take, take_or_zero

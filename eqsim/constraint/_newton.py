@@ -31,8 +31,7 @@ from jax import lax
 
 from .._each import pushed
 from ..dynamics._articulated import factor, project, solve
-from ..dynamics._dense import joint_space_entries
-from ..dynamics._sparse import linear_solver
+from ..dynamics._joint_space import joint_space_entries, linear_solver
 from ..kinematics._forward import (
     add,
     ascend,

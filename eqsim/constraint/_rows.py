@@ -28,8 +28,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from ..dynamics._dense import lower_triangle
-from ..dynamics._sparse import Places
+from ..dynamics._joint_space import lower_triangle, Places
 from ..model._gather import accumulate, concatenate, take, take_or_zero
 from ..spatial import ArticulatedInertia, Force, force_at, Mat3, Motion, Sym3, Vec3
 from ..spatial._vector import point_stiffness

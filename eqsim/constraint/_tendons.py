@@ -16,8 +16,7 @@ import jax.numpy as jnp
 from ..dynamics._passive import tendon_armature
 from ..dynamics._tendons import moving_armature, reference_lengths
 from ..dynamics._weights import InverseWeights
-from ..kinematics._tendon_paths import tendon_dofs
-from ..kinematics._tendons import jacobian_rate
+from ..kinematics._tendons import jacobian_rate, tendon_dofs
 from ..model import EqualityKind, System, tree
 from ..model._gather import accumulate, take, take_or_zero
 from ._constraint import AbstractConstraint, RobotData

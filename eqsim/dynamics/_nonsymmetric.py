@@ -17,7 +17,7 @@ from ..model._gather import take
 from ..spatial import Force, Motion, RigidInertia, Vec3
 from ..spatial._matrix6 import Matrix6
 from ._coriolis import axis_rates, gyroscopic
-from ._dense import carries
+from ._joint_space import carries
 
 
 def damping_matrix(

@@ -21,7 +21,7 @@ from ..kinematics._forward import (
     Pose,
     take_poses,
 )
-from ..kinematics._sites import attached_frames, carriers
+from ..kinematics._poses import attached_frames, carriers
 from ..kinematics._tendons import tendon_frames, tendon_kinematics, TendonFrames
 from ..model import (
     Actuators,

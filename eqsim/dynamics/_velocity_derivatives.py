@@ -19,8 +19,8 @@ from ..model._gather import accumulate, put, take
 from ..spatial import ArticulatedInertia, Motion, Vec3
 from ..spatial._matrix6 import Matrix6
 from ._actuation import Actuation, velocity_gain
-from ._dense import carries
 from ._ellipsoids import Ellipsoids
+from ._joint_space import carries
 from ._passive import damping as joint_damping, fluid_damping
 from ._tendons import damping_slopes, TendonKinematics
 from ._transmission import Moments

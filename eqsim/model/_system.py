@@ -3,15 +3,9 @@ from jaxtyping import Array, Float
 
 from .._calls import AbstractPatterned, Pattern, with_pattern
 from ._actuators import Actuators
-from ._equalities import Equalities
 from ._fields import as_array
-from ._geoms import Geoms, Pairs
-from ._height_fields import HeightFields
-from ._joints import Joints
-from ._keyframes import Keyframe, Keyframes
 from ._kinds import Cone, Integrator
-from ._links import Links
-from ._meshes import Meshes
+from ._meshes import HeightFields, Meshes
 from ._names import (
     ActuatorRef,
     ElementRef,
@@ -24,8 +18,8 @@ from ._names import (
     SiteRef,
     span,
 )
+from ._parts import Equalities, Geoms, Joints, Keyframe, Keyframes, Links, Pairs, Sites
 from ._sensors import Sensors
-from ._sites import Sites
 from ._tendons import Tendons
 
 

@@ -7,9 +7,13 @@ from ._checks import check_shapes, check_solimp, joint_quaternions, known, rejec
 from ._kinds import JointKind
 from ._pairs import candidate_pairs, has_collider
 from ._system import System
-from ._validate_actuators import check_actuators, check_independent_slides
-from ._validate_sensors import check_sensors
-from ._validate_tendons import check_sites, check_tendons
+from ._validate_parts import (
+    check_actuators,
+    check_independent_slides,
+    check_sensors,
+    check_sites,
+    check_tendons,
+)
 
 
 def validate(sys: System) -> System:

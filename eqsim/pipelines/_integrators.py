@@ -16,19 +16,19 @@ from jax import lax
 
 from ..constraint import RobotData
 from ..dynamics._articulated import factor, project, solve
-from ..dynamics._dense import (
+from ..dynamics._force_laws import advance_activation
+from ..dynamics._joint_space import (
     joint_space_entries,
     joint_space_matrix,
+    linear_solver,
     lower_entries,
 )
-from ..dynamics._force_laws import advance_activation
 from ..dynamics._nonsymmetric import (
     damping_matrix,
     eliminate,
     substitute,
     transposed,
 )
-from ..dynamics._sparse import linear_solver
 from ..dynamics._tendons import (
     apply_updates,
     armature_updates,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from .._each import read_rows_of, table_rows
 from ..collision import contact_plan
 from ..constraint._contact import ContactReport
-from ..kinematics._sites import carriers
+from ..kinematics._poses import carriers
 from ..model import (
     ContactData,
     ContactReduction,

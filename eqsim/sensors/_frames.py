@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from ..kinematics._forward import descend, joint_motion, Pose, take_poses
-from ..kinematics._sites import attached_frames, carriers
+from ..kinematics._poses import attached_frames, carriers
 from ..model import SensorObject, System, tree
 from ..model._gather import concatenate, per_row, take, take_or_zero
 from ..model._sensors import Attachment

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
 
-from ..kinematics._sites import carriers
+from ..kinematics._poses import carriers
 from ..model import SensorKind, System, tree
 from ..model._gather import take
 from ..spatial import Vec3

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from ..kinematics._forward import Pose, take_poses
-from ..kinematics._sites import attached_frames, carriers
+from ..kinematics._poses import attached_frames, carriers
 from ..model import SensorKind, System, tree
 from ..model._gather import take, take_or_zero
 from ..spatial import Sym3, Vec3

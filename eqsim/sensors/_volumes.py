@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from ..collision._shapes import Shape
 from ..kinematics._forward import take_poses
-from ..kinematics._sites import carriers
+from ..kinematics._poses import carriers
 from ..model import SensorObject, System, tree
 from ..model._gather import take
 from ..spatial import Vec3, vec3

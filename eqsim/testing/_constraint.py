@@ -14,7 +14,7 @@ from ..constraint import AbstractConstraint, AbstractRows, RobotData
 from ..constraint._newton import node_motion, Problem
 from ..constraint._rows import Terms, total
 from ..dynamics._articulated import project
-from ..dynamics._dense import symmetric_matrix
+from ..dynamics._joint_space import symmetric_matrix
 from ..kinematics._forward import ascend
 from ..model import State, System, tree
 from ..pipelines import Generalized

@@ -7,7 +7,7 @@ import pytest
 
 from eqsim.constraint import _rows, DenseJacobian, sparse_jacobian
 from eqsim.constraint._rows import total
-from eqsim.dynamics._dense import symmetric_matrix
+from eqsim.dynamics._joint_space import symmetric_matrix
 from eqsim.spatial import Motion, Vec3
 
 
