@@ -92,9 +92,9 @@ class Generalized(AbstractPipeline):
         inverse weights of links.
 
         All methods accept the result in place of the robot, and then compute only what
-        depends on the state. Loops of your own are faster with it (`eqsim.rollout` does
-        the same by itself). Derivatives with respect to the robot include those of
-        derived quantities if `prepare` is part of the differentiated function.
+        depends on the state: call it before a loop of your own. Derivatives with respect
+        to the robot include those of derived quantities if `prepare` is part of the
+        differentiated function.
 
         **Arguments:**
 
