@@ -51,8 +51,11 @@ class Pattern(AbstractPattern):
     entries: tuple[bytes | None, ...] = ()
 
     def __repr__(self) -> str:
+        if not self.entries:
+            return "Pattern()"
         code = zlib.crc32(repr(self.entries).encode())
-        return f"Pattern({code:08x})" if self.entries else "Pattern()"
+        # JAX shows it where robots of different patterns are stacked.
+        return f"Pattern({code:08x}, see System.without_pattern)"
 
 
 class AbstractPatterned(eqx.Module):

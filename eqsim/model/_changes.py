@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jaxtyping import Array, Float
 
+from .._calls import with_pattern
 from ._kinds import GeomKind
 from ._shape_kinds import AnyKind
 from ._system import System
@@ -17,10 +18,14 @@ from ._system import System
 # Differences.
 
 
-def check_same_structure(old: System, new: Any, who: str) -> None:
-    """Raise `ValueError` unless structure, shapes and types are the same."""
+def with_same_structure(old: System, new: Any, who: str) -> System:
+    """Return a robot with the pattern of another one.
+
+    **Raises:** `ValueError` unless structure, shapes and types are the same.
+    """
     if not isinstance(new, System):
         raise ValueError(f"{who} must be a `System`, got {type(new).__name__}.")
+    new = with_pattern(new, old.pattern)
     if jtu.tree_structure(old) != jtu.tree_structure(new):
         raise ValueError(
             f"{who} has a different structure{_difference(old, new)} than `env.sys`. Only "
@@ -34,6 +39,7 @@ def check_same_structure(old: System, new: Any, who: str) -> None:
                 f"{who}: `sys{jtu.keystr(path)}` must keep shape {x.shape} and type "
                 f"{x.dtype}, got {found[0]} and {found[1]}."
             )
+    return new
 
 
 def _difference(old: System, new: System) -> str:

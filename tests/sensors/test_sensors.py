@@ -88,7 +88,8 @@ def direct(pipeline, sys, state, ctrl, external, time):
 def test_round_trip(seed, tmp_path):
     sys = random_system(seed, 3, with_sensors=True, with_tendons=True)
     validate(sys)
-    again = load_mjcf(write_mjcf(sys))
+    # Rounding decides which numbers are exactly zero.
+    sys, again = (x.without_pattern() for x in (sys, load_mjcf(write_mjcf(sys))))
     assert tree_allclose(sys, again, rtol=1e-12, atol=1e-12)
     save(tmp_path / "robot.eqs", sys)
     assert tree_allclose(sys, load(tmp_path / "robot.eqs"))
