@@ -10,7 +10,8 @@ any order, and reverse mode recomputes intermediate values instead of storing th
 On the CPU a call becomes a kernel: the function is traced without batch axes, as the
 program of one environment, and compiled for vectors of environments (`_kernels`). On
 other devices, and if no kernel is available, the function is traced with trailing batch
-axes and compiled by XLA.
+axes and compiled by XLA. Functions may call other such functions, for example in a
+rollout: the program of the inner call becomes part of the outer program.
 
 A function given to `batch_last` takes and returns trees of arrays. All its arrays have
 the same number of trailing batch axes (possibly none), each of size one or of the size
@@ -26,27 +27,31 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, Primitive
+from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun, Primitive
 from jax.interpreters import ad, batching, mlir
 
 from . import _kernels as kernels
 from ._calls import (
+    AbstractPattern,
+    AbstractPatterned,
     batch_shape,
     broadcast_batch,
     call_p,
     Cotangent,
     is_double,
+    Known,
+    known_values,
     output,
+    Pattern,
     Primal,
+    rows_together,
     signature,
     Static,
     Tangent,
     traced,
+    with_pattern,
 )
-from ._loops import rows_together
-from ._nested import expanded
 from ._partitioning import partitioned
-from ._patterns import AbstractPatterned, assumptions, with_entries
 
 
 def batch_last(fn: Callable) -> Callable:
@@ -66,22 +71,48 @@ def batch_last(fn: Callable) -> Callable:
         args = jtu.tree_map(_to_jax, args)
         dynamic, static = eqx.partition(args, eqx.is_array)
         leaves, treedef = jtu.tree_flatten(dynamic)
-        known = assumptions(args)
+        known = known_values(args)
         call = Primal(fn, treedef, Static(*_hashable(static)), len(leaves), known)
         _, out_treedef = output(call, *signature(leaves))
         out = call_p.bind(*leaves, call=call, nbatch=0)
         out = jtu.tree_unflatten(out_treedef, out)
-        if isinstance(out, AbstractPatterned) and any(known) and kernels.enabled():
-            out = with_entries(out, _resulting(call, *signature(leaves)))
+        if isinstance(out, AbstractPatterned) and _is_anything(known):
+            out = with_pattern(out, ResultPattern(call, *signature(leaves)))
         return out
 
     return wrapper
 
 
+def _is_anything(known: tuple[Known, ...]) -> bool:
+    return any(part.pattern not in (None, Pattern()) for part in known)
+
+
+@dataclasses.dataclass(frozen=True)
+class ResultPattern(AbstractPattern):
+    """Known zeros and ones of the results of a call, from those of its arguments.
+
+    It is computed when a kernel is compiled that takes these results.
+
+    - `call`, `shapes`, `x64`: the call, shapes and types of its arguments, and precision.
+    """
+
+    call: Primal
+    shapes: tuple
+    x64: bool
+
+    @property
+    def entries(self) -> tuple[bytes | None, ...]:
+        return _resulting(self.call, self.shapes, self.x64)
+
+    def __hash__(self) -> int:
+        return hash((self.call.fn, self.call.num_fixed, self.x64))
+
+    def __repr__(self) -> str:
+        return f"ResultPattern({self.call.name})"
+
+
 @ft.lru_cache(maxsize=512)
 def _resulting(call: Primal, shapes, x64: bool) -> tuple[bytes | None, ...]:
-    """Return what is known about the results of a call, from what is known about its
-    arguments."""
     trace = lambda: _program(call, shapes, x64)
     program = kernels.Program(call.name, trace, shapes, call, call.patterns)
     try:
@@ -323,3 +354,116 @@ mlir.register_lowering(_part_p, mlir.lower_fun(_run, multiple_results=True))
 mlir.register_lowering(
     _part_p, mlir.lower_fun(_run_kernel, multiple_results=True), platform="cpu"
 )
+
+
+# Calls within calls.
+
+
+def over_batch(fn: Callable, nbatch: int, *args):
+    """Map a function of one environment over trailing batch axes.
+
+    Use it inside a function given to `batch_last`, for code that is easier to write
+    without batch axes.
+
+    **Arguments:**
+
+    - `fn`: function of trees of arrays without batch axes.
+    - `nbatch`: number of trailing batch axes of `args`, each of size one or of the size
+        of the batch.
+
+    **Returns:** the results, with trailing batch axes.
+    """
+    if nbatch == 0:
+        return fn(*args)
+    dynamic, static = eqx.partition(args, eqx.is_array)
+    leaves, treedef = jtu.tree_flatten(dynamic)
+    shared = [x.shape[-1] == 1 for x in leaves]
+    axes = [None if one else -1 for one in shared]
+    given = [x[..., 0] if one else x for x, one in zip(leaves, shared, strict=True)]
+
+    def inner(*leaves):
+        args = eqx.combine(jtu.tree_unflatten(treedef, leaves), static)
+        return over_batch(fn, nbatch - 1, *args)
+
+    if all(shared):
+        return jtu.tree_map(lambda x: jnp.asarray(x)[..., None], inner(*given))
+    return jax.vmap(inner, axes, -1)(*given)
+
+
+def expanded(closed: ClosedJaxpr, program: Callable) -> ClosedJaxpr:
+    """Replace the calls in a program, including those in its loops, by their programs.
+
+    The expanded program is complete, so the hash for the kernel cache covers all of it.
+
+    **Arguments:**
+
+    - `closed`: the program.
+    - `program`: function `(call, shapes) -> ClosedJaxpr` that returns the program of a
+        call for one environment.
+
+    **Raises:** `Unsupported` for a large batch of nested calls.
+    """
+    return ClosedJaxpr(_expanded(closed.jaxpr, program), closed.consts)
+
+
+def _expanded(jaxpr: Jaxpr, program: Callable) -> Jaxpr:
+    eqns = [_equation(eqn, program) for eqn in jaxpr.eqns]
+    same = all(new is old for new, old in zip(eqns, jaxpr.eqns, strict=True))
+    return jaxpr if same else jaxpr.replace(eqns=eqns)
+
+
+def _equation(eqn, program: Callable):
+    if eqn.primitive is call_p:
+        call, nbatch = eqn.params["call"], eqn.params["nbatch"]
+        shapes = tuple((var.aval.shape, var.aval.dtype) for var in eqn.invars)
+        inner = _as_function(call, nbatch, shapes, program)
+        given = [jax.ShapeDtypeStruct(*entry) for entry in shapes]
+        (new,) = jax.make_jaxpr(jax.jit(inner))(*given).jaxpr.eqns
+        return eqn.replace(primitive=new.primitive, params=new.params)
+    params = {k: _parameter(v, program) for k, v in eqn.params.items()}
+    same = all(params[k] is v for k, v in eqn.params.items())
+    return eqn if same else eqn.replace(params=params)
+
+
+def _parameter(value, program: Callable):
+    if isinstance(value, Jaxpr):
+        return _expanded(value, program)
+    if isinstance(value, ClosedJaxpr):
+        inner = _expanded(value.jaxpr, program)
+        return value if inner is value.jaxpr else ClosedJaxpr(inner, value.consts)
+    if isinstance(value, tuple):
+        new = tuple(_parameter(x, program) for x in value)
+        same = all(x is y for x, y in zip(new, value, strict=True))
+        return value if same else new
+    return value
+
+
+_LARGEST_BATCH = 32
+"""Largest number of calls in a nested batch."""
+
+
+def _as_function(call, nbatch: int, shapes, program: Callable) -> Callable:
+    """Return a call as a function of arrays; the calls of a batch run one after
+    another."""
+    given = [jax.ShapeDtypeStruct(*entry) for entry in shapes]
+    batch = batch_shape(given, nbatch)
+    if np.prod(batch, dtype=int) > _LARGEST_BATCH:
+        raise kernels.Unsupported(f"a batch of {batch} calls within a call")
+    own = tuple((x.shape[: x.ndim - nbatch], x.dtype) for x in given)
+    single = jaxpr_as_fun(program(call.single, own))
+
+    def run(*leaves):
+        if nbatch == 0:
+            return single(*leaves)
+        indices = np.ndindex(*batch)
+        each = [single(*(_entry(x, index) for x in leaves)) for index in indices]
+        join = lambda *xs: jnp.stack(xs, -1).reshape(*xs[0].shape, *batch)
+        return [join(*xs) for xs in zip(*each, strict=True)]
+
+    return run
+
+
+def _entry(x, index: tuple[int, ...]):
+    """Return the part of an argument for one call of a batch."""
+    sizes = x.shape[x.ndim - len(index) :]
+    return x[(..., *(0 if n == 1 else k for k, n in zip(index, sizes, strict=True)))]

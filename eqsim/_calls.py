@@ -2,24 +2,129 @@
 primitive of `batch_last` (see `_batching.py`).
 
 Each kind of call computes on arrays with trailing batch axes, returns the shapes of its
-results, and, if it is linear, has a transpose.
+results, and, if it is linear, has a transpose. Its code depends on the shapes of its
+arguments and on known zeros and ones among their values (`Pattern`).
 """
 
+import contextlib
+import contextvars
 import dataclasses
 import functools as ft
-from collections.abc import Callable, Hashable
-from typing import Any
+import zlib
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
-from jax.core import ShapedArray
+import numpy as np
+from jax.core import ShapedArray, Tracer
 from jax.extend.core import Primitive
 from jax.interpreters import ad
 
-from ._loops import rows_together
+from . import _kernels as kernels
 from ._partitioning import along
+
+
+# Known zeros and ones.
+
+
+class AbstractPattern:
+    """Known zeros and ones of the arrays of a module: a hint to the kernel compiler.
+
+    Kernels omit products with them. Every call compares the actual values
+    (`_kernels/_assumptions.py`), so an outdated pattern costs time but does not change
+    results. Compiled code depends on the pattern, so it is part of the structure of a
+    module: patterns that differ are not equal.
+
+    - `entries`: the pattern of each array, in the order of the leaves, or None.
+    """
+
+    entries: tuple[bytes | None, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pattern(AbstractPattern):
+    """Known zeros and ones, found in the values of arrays. By default nothing is known."""
+
+    entries: tuple[bytes | None, ...] = ()
+
+    def __repr__(self) -> str:
+        if not self.entries:
+            return "Pattern()"
+        code = zlib.crc32(repr(self.entries).encode())
+        # JAX shows it where robots of different patterns are stacked.
+        return f"Pattern({code:08x}, see System.without_pattern)"
+
+
+class AbstractPatterned(eqx.Module):
+    """A module that carries a pattern."""
+
+    pattern: eqx.AbstractVar[AbstractPattern]
+
+
+_T = TypeVar("_T", bound=AbstractPatterned)
+
+
+def with_pattern(module: _T, pattern: AbstractPattern) -> _T:
+    """Return the module with the given pattern."""
+    # `__init__` is bypassed because it checks and converts fields, which may be
+    # placeholders.
+    new = object.__new__(type(module))
+    for field in dataclasses.fields(module):
+        object.__setattr__(new, field.name, vars(module).get(field.name))
+    object.__setattr__(new, "pattern", pattern)
+    return new
+
+
+def patterned(module: _T) -> _T:
+    """Return the module with the pattern of its current values."""
+    leaves = jtu.tree_leaves(eqx.filter(module, eqx.is_array))
+    return with_pattern(module, Pattern(tuple(map(_pattern, leaves))))
+
+
+# Nothing is assumed about large arrays, such as mesh vertices, which kernels read
+# from memory.
+_LARGEST = 1024
+
+
+def _pattern(leaf) -> bytes | None:
+    if isinstance(leaf, Tracer) or leaf.size > _LARGEST:
+        return None
+    return kernels.pattern_of(np.asarray(leaf))
+
+
+class Known(NamedTuple):
+    """Known zeros and ones of some arguments of a call.
+
+    - `pattern`: their pattern; None if there is none.
+    - `size`: number of these arguments.
+    """
+
+    pattern: AbstractPattern | None
+    size: int
+
+    @property
+    def entries(self) -> tuple[bytes | None, ...]:
+        """The pattern of each argument; None for all if the pattern does not fit."""
+        entries = () if self.pattern is None else self.pattern.entries
+        return entries if len(entries) == self.size else (None,) * self.size
+
+
+def known_values(tree: Any) -> tuple[Known, ...]:
+    """Return the known zeros and ones of the arrays in a tree."""
+    is_module = lambda x: isinstance(x, AbstractPatterned)
+    return tuple(
+        Known(
+            part.pattern if is_module(part) else None,
+            len(jtu.tree_leaves(eqx.filter(part, eqx.is_array))),
+        )
+        for part in jtu.tree_leaves(tree, is_leaf=is_module)
+    )
+
+
+# Calls.
 
 
 _Leaves = tuple[Any, ...]
@@ -42,7 +147,7 @@ class Static:
 class Primal:
     """The function itself. It is not linear in any argument.
 
-    - `patterns`: assumptions about each argument, see `_patterns.py`.
+    - `known`: known zeros and ones of the arguments.
     - `chosen`: indices of the results to return; None for all.
     """
 
@@ -50,8 +155,13 @@ class Primal:
     treedef: Any
     static: Static
     num_fixed: int
-    patterns: tuple[bytes | None, ...] = ()
+    known: tuple[Known, ...] = ()
     chosen: tuple[int, ...] | None = None
+
+    @property
+    def patterns(self) -> tuple[bytes | None, ...]:
+        """Return the assumptions about each argument."""
+        return tuple(entry for part in self.known for entry in part.entries)
 
     @property
     def summed_axes(self) -> frozenset[int]:
@@ -299,3 +409,25 @@ def traced(call: Primal, signature, x64: bool):
         closed, out = jax.make_jaxpr(function, return_shape=True)(*given)
     leaves, treedef = jtu.tree_flatten(out)
     return closed, leaves, treedef
+
+
+# Rows of lists.
+
+
+_TOGETHER = contextvars.ContextVar("rows_together", default=False)
+
+
+@contextlib.contextmanager
+def rows_together(together: bool = True) -> Iterator[None]:
+    """Choose whether functions vectorize over the rows of lists (`_loops.py`), within a
+    context. Kernels visit one row after another."""
+    before = _TOGETHER.set(together)
+    try:
+        yield
+    finally:
+        _TOGETHER.reset(before)
+
+
+def are_rows_together() -> bool:
+    """Return the choice of `rows_together`."""
+    return _TOGETHER.get()

@@ -1,10 +1,8 @@
 """Loops: `scan` with loop-invariant code motion, and loops over rows of arrays that do not
 depend on each other."""
 
-import contextlib
-import contextvars
 import functools as ft
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,6 +10,8 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, Literal
+
+from ._calls import are_rows_together
 
 
 def scan(
@@ -114,22 +114,10 @@ def _variables(atoms) -> list:
 MAX_GROUP_SIZE = 32
 """Maximum number of rows per vectorized group; bounds the memory."""
 
-_TOGETHER = contextvars.ContextVar("rows_together", default=False)
-
-
-@contextlib.contextmanager
-def rows_together(together: bool = True) -> Iterator[None]:
-    """Choose whether `each_row` vectorizes over rows, within a context."""
-    before = _TOGETHER.set(together)
-    try:
-        yield
-    finally:
-        _TOGETHER.reset(before)
-
 
 def rows_per_pass(capacity: int) -> int:
     """Return the number of rows of a list that a loop visits together."""
-    return min(MAX_GROUP_SIZE, capacity) if _TOGETHER.get() else 1
+    return min(MAX_GROUP_SIZE, capacity) if are_rows_together() else 1
 
 
 def each_row(visit: Callable, rows: Any) -> Any:
@@ -142,7 +130,7 @@ def each_row(visit: Callable, rows: Any) -> Any:
     its values.
     """
     count = jtu.tree_leaves(rows)[0].shape[0]
-    if not _TOGETHER.get() or count < 2:
+    if not are_rows_together() or count < 2:
         return _scanned(visit, rows)
     passes = -(-count // MAX_GROUP_SIZE)
     if passes == 1:

@@ -214,7 +214,8 @@ def in_eqsim(names, dtype) -> dict[str, Outcome]:
     pipeline, found, ready = eqsim.Generalized(), {}, {}
     for name in names:
         try:
-            ready[name] = robot(name)
+            sys, state = robot(name)
+            ready[name] = sys.without_pattern(), state
         except ValueError as error:
             found[name] = Outcome(str(error), True, True, 0.0)
     cast = lambda x: x.astype(dtype) if eqx.is_inexact_array(x) else x

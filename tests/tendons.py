@@ -6,7 +6,7 @@ import numpy as np
 
 from eqsim import dynamics, kinematics
 from eqsim._batching import batch_last
-from eqsim.dynamics._inertia import node_bodies
+from eqsim.dynamics._articulated import node_bodies
 from eqsim.dynamics._weights import inverse_weights
 from eqsim.io import write_mjcf
 from eqsim.kinematics._forward import frames

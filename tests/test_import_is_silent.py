@@ -28,7 +28,7 @@ def check(package, most):
     assert len(own) <= most, f"{package} imports {len(own)} modules of its own"
 
 assert "optax" not in sys.modules
-check("eqsim", 460)
+check("eqsim", 390)
 import eqsim_zoo
 check("eqsim_zoo", 130)
 assert dict(jax.config.values) == before, "a JAX setting was changed"

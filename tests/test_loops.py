@@ -77,8 +77,8 @@ def test_robot_is_derived_once():
     policy = lambda obs, key: jnp.zeros(1)
     run = lambda key: eqsim.rollout(env, policy, key, 3).last[0].q
     jaxpr = jax.make_jaxpr(run)(jax.random.key(0)).jaxpr
-    assert count(jaxpr, "_derive_fn", inside="scan") == 0
-    assert count(jaxpr, "_step_fn", inside="scan") == 1
+    assert count(jaxpr, "derive", inside="scan") == 0
+    assert count(jaxpr, "_compute_fn", inside="scan") == 1
 
 
 def count(jaxpr, name, inside, within=False):

@@ -7,8 +7,7 @@ import pytest
 from helpers import tree_allclose
 
 import eqsim.testing
-from eqsim._batching import batch_last
-from eqsim._nested import over_batch
+from eqsim._batching import batch_last, over_batch
 
 
 def _step_fn(a, x):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from eqsim._batching import batch_last
-from eqsim._calls import signature, traced
-from eqsim._loops import each_row, MAX_GROUP_SIZE, rows_together
+from eqsim._calls import rows_together, signature, traced
+from eqsim._loops import each_row, MAX_GROUP_SIZE
 
 
 def visit(row):

@@ -8,7 +8,7 @@ from scipy.spatial.transform import Rotation
 
 from eqsim import load_mjcf
 from eqsim.collision._sphere_pairs import ball_box
-from eqsim.constraint._joint_limit import ball_rotations
+from eqsim.constraint._joints import ball_rotations
 from eqsim.kinematics._forward import Pose
 from eqsim.kinematics._tendons import _direction
 from eqsim.kinematics._wrapping import wrap

@@ -3,7 +3,7 @@
 A jaxpr becomes a lane graph (`_scalarize` and the rules beside it), in which each scalar
 stands for one SIMD vector of W environments; the graph becomes LLVM IR (`_schedule`,
 `_emit`), which LLVM compiles (`_compile`, `_programs`) and XLA calls (`_lowering`). Kernels
-share functions of their own machine code (`_callees`, `_callee_code`).
+share functions of their own machine code (`_callees`).
 Nothing here knows of robots.
 """
 

@@ -70,7 +70,7 @@ class Emitter:
 
     **Attributes:**
 
-    - `costs`: costs of the functions that it calls, see `_callee_code.py`.
+    - `costs`: costs of the functions that it calls, see `_callees.py`.
     """
 
     def __init__(

@@ -6,9 +6,18 @@ import numpy as np
 
 from . import _algebra as algebra, _arrays as arrays
 from ._arrays import is_large, pull, Pulled, Value
-from ._counting import counted
 from ._graph import LANE
-from ._indices import as_index, clamped, flat, Index, minus, plus, unflat, within
+from ._indices import (
+    as_index,
+    clamped,
+    counted,
+    flat,
+    Index,
+    minus,
+    plus,
+    unflat,
+    within,
+)
 from ._scalarize import dtype_of, rule, Translation, Unsupported
 
 

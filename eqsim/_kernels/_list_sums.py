@@ -13,12 +13,11 @@ from jax.core import ShapedArray
 
 from . import _algebra as algebra, _arrays as arrays
 from ._arrays import Value
-from ._carry import Carry, materialized
 from ._elementwise import elementwise
 from ._graph import LANE
 from ._indexing import add_element
 from ._indices import as_index, clamped, INDEX
-from ._loops import While, while_loop
+from ._loops import Carry, materialized, While, while_loop
 from ._reverse import Cotangents, Reverse, reverse_rule
 from ._scalarize import dtype_of, rule, Translation
 

@@ -15,30 +15,24 @@ from jax.extend.core import ClosedJaxpr, Literal
 
 from . import (  # noqa: F401  (their rules register themselves)
     _arrays as arrays,
-    _branches,
     _callees,
-    _calls,
     _elementwise,
-    _forward_loops,
-    _forward_rules,
     _indexing,
     _list_sums,
     _loops,
     _movement,
     _reductions,
-    _reverse_loops,
     _reverse_rules,
 )
 from ._arrays import Value
 from ._assumptions import pattern_of
-from ._callee_code import cost_of, link
-from ._callees import SYMBOL
+from ._callees import cost_of, link, SYMBOL
 from ._compile import CompileError, key_of, Loaded, object_code, store, stored
 from ._emit import Emitter, Leaf
 from ._fingerprint import fingerprint
 from ._forward import Forward
 from ._graph import Graph
-from ._reverse_calls import reverse_mode
+from ._reverse import reverse_mode
 from ._scalarize import dtype_of, Translation
 
 

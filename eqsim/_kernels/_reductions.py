@@ -6,8 +6,7 @@ import numpy as np
 
 from . import _algebra as algebra, _arrays as arrays
 from ._arrays import is_large, pull, Pulled, stored, Value
-from ._counting import collected, counted
-from ._indices import index_node, minus, plus, unflat
+from ._indices import collected, counted, index_node, minus, plus, unflat
 from ._scalarize import dtype_of, rule, Translation, Unsupported
 
 

@@ -1,46 +1,60 @@
-"""Interface of constraints: rows of the convex problem, from the state of a robot."""
+"""The record of a robot at one state, and the interface of constraints, which read it."""
 
 import abc
 from typing import Any, NamedTuple
 
 import equinox as eqx
 
-from ..collision import ContactPoints, Listing
-from ..collision._pair_lists import ListFrames
+from ..collision import ContactPoints, GeomFrames, Listing
+from ..dynamics._actuation import Actuation
 from ..dynamics._weights import InverseWeights
 from ..kinematics._forward import Frames, Kinematics, Velocities
 from ..kinematics._tendons import TendonKinematics
 from ..model import System
+from ._newton import Problem, Solution
 from ._rows import AbstractRows
 
 
-class Moment(NamedTuple):
+_LATER: Any = None
+"""Default of fields that a later stage computes."""
+
+
+class RobotData(NamedTuple):
     """A robot at one state, in world axes; arrays have the batch axes last.
 
-    - `fixed`: constant frames.
-    - `kin`, `speed`: poses and velocities of the nodes.
-    - `q`, `qd`: coordinates and velocities.
+    The stages of a step (`pipelines/_forward.py`) fill the fields from top to bottom.
+    Constraints are called when all but the last three are known.
+
+    - `fixed`, `geoms`: constant frames of the links, and of the shapes in the nodes.
+    - `onset_width`: width of the onset of contacts, m; None if it is abrupt.
+    - `q`, `qd`, `act`: coordinates, velocities and activations.
+    - `kin`, `velocities`: poses and velocities of the nodes.
+    - `tendons`: lengths and Jacobians of the tendons; None if none of them matters.
     - `points`: points of the pairs that are always computed (`split_plan`); None if there
         are none.
     - `listing`: pairs that touch and contacts of the others; None if there are none.
-    - `frames`: frames of the shapes of listed pairs; None if there are none.
-    - `tendons`: lengths and Jacobians of the tendons; None if none of them matters.
-    - `width`: width of the onset of contacts, m; None if it is abrupt.
     - `every_point`: points of all pairs that could touch, in the order of `ContactPlan`;
         None unless kinds of constraints besides those of `ALL` may read them.
+    - `drive`: the actuators.
+    - `problem`: the convex problem of the accelerations, with rows by kind of constraint.
+    - `solution`: its solution, the accelerations.
     """
 
     fixed: Frames
-    kin: Kinematics
-    speed: Velocities
+    geoms: GeomFrames
+    onset_width: Any
     q: Any
     qd: Any
-    points: ContactPoints | None
-    tendons: TendonKinematics | None
-    width: Any
+    act: Any
+    kin: Kinematics
+    velocities: Velocities
+    tendons: TendonKinematics | None = None
+    points: ContactPoints | None = None
     listing: Listing | None = None
-    frames: ListFrames | None = None
     every_point: ContactPoints | None = None
+    drive: Actuation = _LATER
+    problem: Problem = _LATER
+    solution: Solution = _LATER
 
 
 class AbstractConstraint(eqx.Module):
@@ -65,6 +79,6 @@ class AbstractConstraint(eqx.Module):
 
     @abc.abstractmethod
     def rows(
-        self, sys: System, constants: Any, now: Moment
+        self, sys: System, constants: Any, now: RobotData
     ) -> tuple[AbstractRows, ...]:
         """Compute the rows at one state. Not called where `constants` gave None."""

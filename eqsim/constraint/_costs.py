@@ -1,7 +1,9 @@
-r"""Costs of constraint rows with one residual: inequality, equality, dry friction.
+r"""Costs of constraint rows: inequality, equality, dry friction and friction cones, and
+the softness from which their weights are computed.
 
-The cost $s(x)$ of a row is convex and piecewise quadratic in its residual $x = J a -
-a_\mathrm{ref}$; its force is $f = -s'(x)$ with the weight $D$ as slope:
+The cost $s(x)$ of a row is convex in its residual $x = J a - a_\mathrm{ref}$; its force is
+$f = -s'(x)$. With one residual, the cost is piecewise quadratic with the weight $D$ as slope
+of the force:
 
 | class | force |
 |---|---|
@@ -12,16 +14,29 @@ a_\mathrm{ref}$; its force is $f = -s'(x)$ with the weight $D$ as slope:
 A *piece* says on which quadratic piece of the cost a residual is. Given the piece, a force
 is linear in the residual, and a Newton step is the solution of a linear system.
 
-Sources: MuJoCo documentation, *Computation*, "Constraint model"; Todorov, *Convex and
-analytically-invertible dynamics with contacts and constraints*, 2014.
+A contact with friction has $d$ residuals: one along the normal, and one for each direction
+of friction (two sliding, then one torsional, then two rolling).
+
+- `Pyramid`: the friction axes are multiplied by their coefficients. Each of the $2(d-1)$
+  edges $x_0 \pm x_k$ is an inequality.
+- `Elliptic`: with $N = \mu x_0$, $T = |(\mu_k x_k)_k|$ the cost is zero where $N \ge \mu
+  T$; quadratic, $\tfrac12 \sum_k D_k x_k^2$, where $\mu N + T \le 0$; and in between
+  $\tfrac12 D_m (N - \mu T)^2$ with $D_m = D_0 / (\mu^2 (1 + \mu^2))$.
+
+Sources: MuJoCo documentation, *Computation*, "Constraint model", "Friction cones" and
+"Reduced problem"; `getimpedance` and `mj_makeImpedance` in `engine_core_constraint.c`;
+Todorov, *Convex and analytically-invertible dynamics with contacts and constraints*, 2014.
 """
 
 import abc
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
+
+from ..spatial import safe_sqrt
 
 
 Residual = tuple[Any, ...]
@@ -178,3 +193,267 @@ class Huber(AbstractCost):
 
     def _stiff(self, piece):
         return self.weight * (1.0 - jnp.abs(piece))
+
+
+# Softness.
+
+
+class Softness(NamedTuple):
+    """The state-independent part of a row.
+
+    - `b`, `k`: damping and stiffness of the reference acceleration.
+    - `solimp`: parameters of the impedance, clipped.
+    """
+
+    b: Any
+    k: Any
+    solimp: list
+
+
+def softness(solref, solimp, dt, safe: bool) -> Softness:
+    r"""Compute damping and stiffness of a row.
+
+    Standard format (both numbers positive: time constant $t$, damping ratio $\zeta$):
+    $b = 2/(d\,t)$, $k = 1/(d\,t\,\zeta)^2$, with $d$ the largest impedance; direct
+    format (both negative or zero): $b = -r_1/d$, $k = -r_0/d^2$. Time constants below
+    `2 dt` are raised to it if `safe`. A mixture of the formats counts as the default
+    `(0.02, 1)`.
+    """
+    dmin, dmax = (jnp.clip(x, 1e-4, 0.9999) for x in solimp[:2])
+    width = jnp.maximum(solimp[2], 0.0)
+    middle = jnp.clip(solimp[3], 1e-4, 0.9999)
+    power = jnp.maximum(solimp[4], 1.0)
+    mixed = (solref[0] > 0.0) != (solref[1] > 0.0)
+    time = jnp.where(mixed, 0.02, solref[0])
+    ratio = jnp.where(mixed, 1.0, solref[1])
+    standard = time > 0.0
+    raised = jnp.maximum(time, 2.0 * dt) if safe else time
+    t = jnp.where(standard, raised, 1.0)
+    z = jnp.where(standard, ratio, 1.0)
+    k = jnp.where(standard, 1.0 / (dmax * t * z) ** 2, -time / dmax**2)
+    b = jnp.where(standard, 2.0 / (dmax * t), -ratio / dmax)
+    return Softness(b, k, [dmin, dmax, width, middle, power])
+
+
+def impedance(soft: Softness, violation):
+    r"""Compute the impedance $d(r)$ of a row at constraint violation `violation`, negative inside.
+
+    It rises from `dmin` to `dmax` over the width, along two powers that meet at
+    `middle`.
+    """
+    dmin, dmax, width, middle, power = soft.solimp
+    flat = (width <= 1e-15) | (dmin == dmax)
+    x = jnp.abs(violation) / jnp.where(flat, 1.0, width)
+    saturated = x >= 1.0
+    # Keep powers away from zero: their derivative there is not finite.
+    started = x > 0.0
+    inner = jnp.where(started & ~saturated, x, 0.5)
+    early = inner <= middle
+    near = jnp.where(early, inner, 1.0 - inner)
+    meet = jnp.where(early, middle, 1.0 - middle)
+    curve = near * (near / meet) ** (power - 1.0)
+    y = jnp.where(early, curve, 1.0 - curve)
+    y = jnp.where(saturated, 1.0, jnp.where(started, y, 0.0))
+    return jnp.where(flat, 0.5 * (dmin + dmax), dmin + y * (dmax - dmin))
+
+
+LAST_ONSET = 12.0
+"""Distance from a surface, in widths of the onset, beyond which no contact exists."""
+
+
+class Onset(NamedTuple):
+    """The onset of a constraint.
+
+    - `exists`: true if there is a constraint.
+    - `violation`: effective violation, m.
+    - `share`: factor on the stiffness.
+    """
+
+    exists: Any
+    violation: Any
+    share: Any
+
+
+def onset(violation, width) -> Onset:
+    r"""Smooth the onset of a constraint, which in MuJoCo begins abruptly at $r = 0$.
+
+    With a width $w > 0$ the violation is $r_w = -w \log(1 + e^{-r/w})$, and the
+    stiffness is multiplied by $\partial r_w / \partial r = 1/(1 + e^{r/w})$. Both tend to
+    those of MuJoCo for $w \to 0$, exponentially where $|r| \gg w$; at $r = 0$, $r_w = -w
+    \log 2$ and the share is 1/2. Beyond $12\,w$ (a share of 6e-6) there is none.
+    Without a width the onset is MuJoCo's.
+    """
+    if width is None:
+        return Onset(violation < 0.0, violation, jnp.ones_like(violation))
+    smooth = width > 0.0
+    x = violation / jnp.where(smooth, width, 1.0)
+    share = jnp.where(smooth, jax.nn.sigmoid(-x), 1.0)
+    moved = jnp.where(smooth, -width * jax.nn.softplus(-x), violation)
+    return Onset(jnp.where(smooth, x < LAST_ONSET, violation < 0.0), moved, share)
+
+
+def stiffness_weight(imp, inverse_weight):
+    r"""Compute $D = 1/R$ with $R = (1 - d)/d \cdot A$, where $A$ is the inverse weight."""
+    return 1.0 / jnp.maximum((1.0 - imp) / imp * inverse_weight, 1e-15)
+
+
+def has_effect(jac, inverse_weight):
+    """Return which rows are part of the problem, `(n, *batch)`.
+
+    MuJoCo leaves out rows whose Jacobian is zero: no joint acceleration changes them. Here
+    they are left out only if their inverse weight is zero too, so that their force would
+    be about 1e15. The force of the others does not act either, but keeps the derivative
+    right where a Jacobian passes through zero.
+
+    **Arguments:**
+
+    - `jac`: `(n, nv, *batch)`.
+    """
+    return jnp.any(jac != 0.0, axis=1) | (inverse_weight > 1e-15)
+
+
+def columns(array, n: int) -> list:
+    """Split axis 1 of an array `(m, n, *batch)`."""
+    return [array[:, k] for k in range(n)]
+
+
+# Friction cones.
+
+
+class Pyramid(AbstractCost):
+    """Pyramidal friction cones.
+
+    - `weight`: weight of each edge; zero where there is no contact.
+    """
+
+    weight: Any
+
+    def piece(self, x: Residual) -> Any:
+        return tuple(active(self.weight, edge) for edge in _edges(x))
+
+    def force(self, piece: Any, x: Residual) -> Residual:
+        edges = [
+            -(self.weight * one) * edge
+            for one, edge in zip(piece, _edges(x), strict=True)
+        ]
+        ahead, behind = edges[0::2], edges[1::2]
+        sides = (a - b for a, b in zip(ahead, behind, strict=True))
+        return (sum(edges[1:], edges[0]), *sides)
+
+    def model(self, piece: Any, x: Residual) -> Residual:
+        return self.force(piece, x)
+
+    def stiffness(self, piece: Any) -> Weights:
+        w = [self.weight * one for one in piece]
+        rows: list[tuple] = [(sum(w[1:], w[0]),)]
+        for k, (a, b) in enumerate(zip(w[0::2], w[1::2], strict=True)):
+            rows.append((a - b, *([None] * k), a + b))
+        return tuple(rows)
+
+    def update(self, old, x: Residual, offset: Residual, tolerance: float):
+        return kept_or_changed(old, self.piece(x), _edges(x), _edges(offset), tolerance)
+
+
+def _edges(x: Residual) -> tuple:
+    """Return the residuals of the edges of pyramids: plus and minus in turn."""
+    return tuple(edge for side in x[1:] for edge in (x[0] + side, x[0] - side))
+
+
+class _Zones(NamedTuple):
+    """Length of the scaled friction residual, and 1 where a contact sticks or slides."""
+
+    length: Any
+    sticking: Any
+    sliding: Any
+
+
+class Elliptic(AbstractCost):
+    """Elliptic friction cones.
+
+    - `weight`: $D_0$; zero where there is no contact.
+    - `friction`: coefficients $\\mu_k$, one array for each friction direction.
+    - `mu`: coefficient $\\mu$ of the regularized cone, that of the first direction over
+        the square root of `impratio`.
+    """
+
+    piecewise_quadratic: ClassVar[bool] = False
+    weight: Any
+    friction: tuple[Any, ...]
+    mu: Any
+
+    def piece(self, x: Residual) -> Any:
+        return x
+
+    def force(self, piece: Any, x: Residual) -> Residual:
+        at = self._zones(piece)
+        u = [mu * y for mu, y in zip(self.friction, x[1:], strict=True)]
+        length = safe_sqrt(sum(y * y for y in u))
+        safe = jnp.where(at.sliding > 0.0, length, 1.0)
+        short = self.mu * (x[0] - length)
+        normal = -self._slope() * self.mu * short * at.sliding
+        forces = [normal - self.weight * x[0] * at.sticking]
+        for mu, y, z, stick in zip(
+            self.friction, u, x[1:], self._sticking(), strict=True
+        ):
+            forces.append(-normal * mu * y / safe - stick * z * at.sticking)
+        return tuple(forces)
+
+    def model(self, piece: Any, x: Residual) -> Residual:
+        # The cost is homogeneous of degree two, so its gradient is its Hessian times x.
+        rows = _full(self.stiffness(piece))
+        return tuple(-sum(w * y for w, y in zip(row, x, strict=True)) for row in rows)
+
+    def stiffness(self, piece: Any) -> Weights:
+        at, n = self._zones(piece), len(piece)
+        u = [mu * y for mu, y in zip(self.friction, piece[1:], strict=True)]
+        safe = jnp.where(at.sliding > 0.0, at.length, 1.0)
+        unit = [y / safe for y in u]
+        scale = self._slope() * self.mu * self.mu * at.sliding
+        # Gradient of (x_0 - T), and the curvature of T times what is missing.
+        rate = [1.0, *(-mu * e for mu, e in zip(self.friction, unit, strict=True))]
+        bend = scale * (at.length - piece[0]) / safe
+        stick = [self.weight, *self._sticking()]
+        rows = []
+        for i in range(n):
+            row = [scale * rate[i] * rate[j] for j in range(i + 1)]
+            for j in range(1, i + 1):
+                turn = (1.0 if i == j else 0.0) - unit[i - 1] * unit[j - 1]
+                both = self.friction[i - 1] * self.friction[j - 1]
+                row[j] = row[j] + bend * both * turn
+            row[i] = row[i] + stick[i] * at.sticking
+            rows.append(tuple(row))
+        return tuple(rows)
+
+    def update(self, old, x: Residual, offset: Residual, tolerance: float):
+        real, assumed = self.force(x, x), self.model(old, x)
+        # All in units of the normal force.
+        scale = [1.0, *self.friction]
+        size = sum(jnp.abs(a) for a in (*offset, *x))
+        changed = False
+        for f, g, mu in zip(real, assumed, scale, strict=True):
+            limit = tolerance * self.weight * mu * size
+            changed = (jnp.abs(f - g) > limit) | changed
+        return x, changed
+
+    def _slope(self):
+        square = self.mu * self.mu
+        return self.weight / (square * (1.0 + square))
+
+    def _sticking(self) -> list:
+        """Return the weights of the friction directions where the contact sticks."""
+        square = self.mu * self.mu
+        return [self.weight * mu * mu / square for mu in self.friction]
+
+    def _zones(self, x: Residual) -> _Zones:
+        u = [mu * y for mu, y in zip(self.friction, x[1:], strict=True)]
+        length = safe_sqrt(sum(y * y for y in u))
+        exists = self.weight > 0.0
+        sticking = exists & (self.mu * self.mu * x[0] + length <= 0.0) & (x[0] < 0.0)
+        sliding = exists & ~sticking & (x[0] < length) & (length > 0.0)
+        number = lambda mark: mark.astype(length.dtype)
+        return _Zones(length, number(sticking), number(sliding))
+
+
+def _full(rows: Weights) -> list[list]:
+    n = len(rows)
+    return [[rows[max(i, j)][min(i, j)] for j in range(n)] for i in range(n)]

@@ -3,7 +3,9 @@ r"""Contacts of pairs that are listed when they are near.
 The solver visits the contacts that exist (`VisitedContacts`), and so do forces. Derivatives
 are those of sums over the pairs that touch, $\sum_k J_k^T f_k$ (`eqsim/_each.py`): each term
 computes the points of a pair, their rows and their forces from the poses, the velocities
-and the parameters of its two shapes. So a derivative, too, costs what touches.
+and the parameters of its two shapes. So a derivative, too, costs what touches. The terms do
+not depend on the robot, so their code is compiled once for all robots, see
+`eqsim/_separate.py`.
 """
 
 import functools as ft
@@ -16,56 +18,245 @@ import jax.tree_util as jtu
 from jax import lax
 
 from .._each import add_rows, each, pushed, read_rows, read_rows_of, table_rows
-from ..collision._collide import Kinds
-from ..collision._list_plan import ListPlan, PairGroup
-from ..collision._pair_lists import (
-    ContactList,
-    Listing,
-    pair_shapes,
-    world_shapes,
+from .._separate import separate
+from ..collision._collide import (
+    code_version,
+    collide_in_place,
+    Kinds,
+    shared_hulls,
+    shares_code,
 )
+from ..collision._list_plan import ListPlan, PairGroup
+from ..collision._near import apart, together
+from ..collision._pair_lists import ContactList, Listing, pair_shapes, world_shapes
 from ..collision._plan import pair_priority
-from ..collision._points import ContactPoints, hull_polygons, Shape
-from ..kinematics._axes import dof_axes
+from ..collision._points import ContactPoints, hull_polygons, Hulls, Shape
+from ..kinematics._forward import dof_axes, Pose
 from ..model import Cone, HullGraph, System, Tree, tree
 from ..model._gather import take
 from ..spatial import Force, Mat3, Motion, Vec3, vec3
-from ._constraint import Moment
-from ._contact_parameters import (
-    explicit_parameters,
-    geom_parameters,
-    Mixed,
-)
+from ._constraint import RobotData
 from ._contact_rows import (
+    complete_parameters,
     contact_rows,
     contact_wrench,
     ContactLaw,
+    ContactParameters,
     ContactRows,
     ContactWrench,
+    explicit_parameters,
+    geom_parameters,
+    GeomParameters,
+    mix_parameters,
+    Mixed,
     with_world,
 )
-from ._costs import Residual
-from ._jacobians import Terms
-from ._pair_forces import (
-    NodeRow,
-    NodeTables,
-    pair_forces,
-    pair_parameters,
-    pair_shape_numbers,
-    PairData,
-    PairFacts,
-    PairLaw,
-    PairParameters,
-    PairState,
-    ShapeTables,
-)
-from ._rows import AbstractRows
-from ._visited_contacts import (
+from ._contact_solver import (
     ContactRowList,
     for_each_contact,
     list_rows,
     VisitedContacts,
 )
+from ._costs import Residual
+from ._rows import AbstractRows, Terms
+
+
+# Forces of a pair.
+
+
+class PairLaw(eqx.Module):
+    """Static facts about pairs.
+
+    - `kinds`: kinds of their shapes.
+    - `condim`, `cone`: see `ContactLaw`.
+    - `safe_solref`: see `System`.
+    """
+
+    kinds: Kinds = eqx.field(static=True)
+    condim: int = eqx.field(static=True)
+    cone: Cone = eqx.field(static=True)
+    safe_solref: bool = eqx.field(static=True)
+
+
+class ShapeTables(NamedTuple):
+    """Quantities of the listed shapes, one row for each.
+
+    - `shape`: shapes in the world.
+    - `parameters`: contact parameters.
+    - `margin`: distance at which contacts begin, m.
+    """
+
+    shape: Shape
+    parameters: GeomParameters
+    margin: Any
+
+
+class NodeTables(NamedTuple):
+    """Quantities of the nodes; the last row is the world.
+
+    - `origin`: origin of the tree of each node.
+    - `velocity`: velocities.
+    """
+
+    origin: Vec3
+    velocity: Motion
+
+
+class NodeRow(NamedTuple):
+    """Quantities of the node that carries a shape.
+
+    - `origin`: origin of its tree.
+    - `velocity`: its velocity.
+    - `motion`: its motion for which forces are computed, see `contact_wrench`.
+    """
+
+    origin: Vec3
+    velocity: Motion
+    motion: Motion
+
+
+class PairState(NamedTuple):
+    """Quantities of pairs that depend on the state, `(k, *batch)`, for both sides."""
+
+    poses: tuple[Pose, ...]
+    nodes: tuple[NodeRow, ...]
+
+
+class PairParameters(NamedTuple):
+    """Parameters of pairs, `(k, *batch)`.
+
+    - `sizes`, `geoms`, `margins`: sizes, contact parameters and margins of both shapes.
+    - `own`: parameters and margin of explicit pairs; None: there are none.
+    - `weight`: sum of the inverse weights of the two links.
+    - `impratio`, `width`, `dt`: see `ContactLaw`; time step, s.
+    """
+
+    sizes: tuple[Vec3, Vec3]
+    geoms: tuple[GeomParameters, GeomParameters]
+    margins: tuple[Any, Any]
+    own: tuple[Mixed, Any] | None
+    weight: Any
+    impratio: Any
+    width: Any
+    dt: Any
+
+
+class PairFacts(NamedTuple):
+    """Quantities of pairs without derivatives, `(k, *batch)`.
+
+    - `hulls`: numbers of the hulls of both shapes, see `Hulls`.
+    - `priority`: see `mix_parameters`.
+    - `entry`: entry in the explicit pairs; negative: none.
+    - `counts`: 1 for pairs whose contacts count, else 0.
+    - `solved`: motion of both nodes at the solution.
+    """
+
+    hulls: tuple[Hulls | None, Hulls | None]
+    priority: Any
+    entry: Any
+    counts: Any
+    solved: tuple[Motion, ...]
+
+
+PairData = tuple[PairState, PairParameters, PairFacts]
+
+
+def pair_parameters(
+    parameters: PairParameters, priority, entry, safe_solref: bool
+) -> ContactParameters:
+    """Return the parameters of the contacts of pairs.
+
+    **Arguments:**
+
+    - `priority`, `entry`: see `PairFacts`.
+    - `safe_solref`: see `System`.
+    """
+    mixed = mix_parameters(*parameters.geoms, priority)
+    margin = parameters.margins[0] + parameters.margins[1]
+    explicit = parameters.own is not None
+    if explicit:
+        choose = lambda x, y: jnp.where(entry >= 0, x, y)
+        mixed, margin = jtu.tree_map(choose, parameters.own, (mixed, margin))
+    time = parameters.dt[None], safe_solref
+    return complete_parameters(mixed, margin, parameters.weight, time, explicit)
+
+
+def pair_wrenches(
+    law: PairLaw, data: PairData, tables: Hulls | None
+) -> tuple[ContactPoints, ContactWrench]:
+    """Compute all points of pairs and their forces, one row for each point.
+
+    **Arguments:**
+
+    - `tables`: see `shared_hulls`.
+    """
+    state, own, facts = data
+    parameters = pair_parameters(own, facts.priority, facts.entry, law.safe_solref)
+    margin = lax.stop_gradient(parameters.friction.margin)
+    each = zip(state.poses, own.sizes, facts.hulls, strict=True)
+    one, two = (together(Shape(*shape), tables) for shape in each)
+    points = collide_in_place(law.kinds, one, two, margin)
+    points = points._replace(valid=points.valid & (facts.counts > 0)[:, None])
+    # Arrays of pairs are repeated for their points.
+    slots = points.dist.shape[1]
+    flat = lambda x: x.reshape(-1, *x.shape[2:])
+    repeat = lambda x: flat(
+        jnp.broadcast_to(x[:, None], (x.shape[0], slots, *x.shape[1:]))
+    )
+    points = jtu.tree_map(flat, points)
+    parameters, nodes, solved = jtu.tree_map(
+        repeat, (parameters, state.nodes, facts.solved)
+    )
+    settings = ContactLaw(law.condim, law.cone, own.impratio, own.width)
+    ends = [(node.origin, node.velocity) for node in nodes]
+    rows = contact_rows(settings, points, parameters, ends)
+    return points, contact_wrench(rows, solved, [node.motion for node in nodes])
+
+
+def pair_forces(
+    law: PairLaw, data: PairData, shapes: tuple[Shape, Shape]
+) -> tuple[Force, Force]:
+    """Return the forces of pairs on both nodes, about the origins of their trees,
+    `(k, *batch)`.
+
+    **Arguments:**
+
+    - `shapes`: the shapes with their hulls.
+    """
+
+    def forces(state, parameters, facts, tables):
+        _, wrench = pair_wrenches(law, (state, parameters, facts), tables)
+        of_pairs = lambda x: x.reshape(count, -1, *x.shape[1:])
+        total = lambda x: jnp.sum(of_pairs(x), axis=1)
+        return jtu.tree_leaves(jtu.tree_map(total, wrench.on_both()))
+
+    state, parameters, _ = data
+    margin, tables = parameters.margins[0], shared_hulls(*shapes)
+    count = margin.shape[0]
+    like = jnp.broadcast_shapes(*(x.shape for x in jtu.tree_leaves((data[0], margin))))
+    number = jax.ShapeDtypeStruct(like, state.poses[0].pos.x.dtype)
+    results, treedef = jtu.tree_flatten(
+        2 * (Force(Vec3(*[number] * 3), Vec3(*[number] * 3)),)
+    )
+    if shares_code(law.kinds, margin):
+        kinds = " ".join(kind.name for kind in law.kinds)
+        settings = law.condim, law.cone.name, law.safe_solref
+        name = f"force of {kinds} {settings} {code_version()}"
+        found = separate(forces, name, data, tables, results)
+    else:
+        found = forces(*data, tables)
+    return jtu.tree_unflatten(treedef, found)
+
+
+def pair_shape_numbers(
+    shapes: tuple[Shape, Shape],
+) -> tuple[Hulls | None, Hulls | None]:
+    """Return the numbers of the hulls of shapes, without what all pairs share."""
+    one, two = (apart(shape)[0].hulls for shape in shapes)
+    return one, two
+
+
+# Lists of pairs.
 
 
 class Common(NamedTuple):
@@ -258,7 +449,7 @@ class ListedContacts(AbstractRows):
         self, group: PairGroup, pair, entries, common: Common
     ) -> tuple[PairLaw, PairData, tuple[Shape, Shape]]:
         """Return what determines the points of pairs and their forces, see
-        `_pair_forces.py`, and the shapes.
+        `pair_forces`, and the shapes.
 
         **Arguments:**
 
@@ -328,23 +519,24 @@ def _summed_forces(rows: ListedContacts, solved: Motion, motion: Motion) -> Forc
         columns = facts.pair_columns()
         tables = rows.tables(solved, motion, 0)
         targets = [(column, facts.num_links + 1) for column in (4, 5)]
-        given = pairs.count, pairs.pairs, columns, tables, rows.common, targets
-        first, second = each(term, *given)
+        first, second = each(
+            term, pairs.count, pairs.pairs, columns, tables, rows.common, targets
+        )
         found.append(first + second)
     return jtu.tree_map(lambda *xs: sum(xs[1:], xs[0]), *found)
 
 
 def listed_contacts(
-    sys: System, plan: ListPlan, weights, now: Moment, frames, listing: Listing
+    sys: System, plan: ListPlan, weights, now: RobotData, listing: Listing
 ) -> tuple[ListedContacts, ...]:
     """Return the listed contacts, one for each dimension of the contact space.
 
     **Arguments:**
 
     - `weights`: inverse weights of the links.
-    - `frames`: `GeomFrames.listed`.
     """
-    nodes, geoms = tree(sys), sys.geoms
+    nodes, geoms, frames = tree(sys), sys.geoms, now.geoms.listed
+    assert frames is not None, "listed pairs have frames"
     batch = now.q.shape[1:]
     link = lambda geom: geoms.links[plan.geoms[geom]]
     of_side = lambda side: tuple(k if k >= 0 else sys.nlink for k in map(link, side))
@@ -373,10 +565,10 @@ def listed_contacts(
         margin=sys.pairs.margin if explicit else None,
         vertices=vec3(sys.meshes.vertices),
         impratio=sys.impratio,
-        width=now.width,
+        width=now.onset_width,
         dt=sys.dt,
     )
-    ends = with_world(NodeTables(now.kin.origin, now.speed.velocity), batch)
+    ends = with_world(NodeTables(now.kin.origin, now.velocities.velocity), batch)
     make = lambda condim: ListedContacts(
         tree=nodes,
         facts=facts,

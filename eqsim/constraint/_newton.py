@@ -1,4 +1,4 @@
-r"""Newton's method on MuJoCo's convex problem, and its implicit derivative.
+r"""MuJoCo's convex problem, Newton's method, and the implicit derivative of the solution.
 
 $\ddot q = \arg\min_a \tfrac12 (a - a_0)^T M (a - a_0) + s(J a - a_\mathrm{ref})$
 
@@ -8,12 +8,19 @@ full steps, Newton's method has then converged, to rounding, when no row changes
 piece. Problems that full steps do not solve continue with a line search, which
 always converges because the cost is convex.
 
-The implicit function theorem gives the derivative at the solution: one more solve with the
-same matrix.
+With rows on fixed pieces of their costs, $M a - \tau - J^T f(J a)$ is linear in $a$. The
+implicit function theorem gives the derivative at the solution: one more solve with the same
+matrix.
+
+The line search is the Illinois variant of regula falsi: Dowell and Jarratt, *A modified
+regula falsi method for computing the root of an equation*, BIT 11, 1971.
 """
 
 import functools as ft
 import math
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import chain
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -23,20 +30,127 @@ import jax.tree_util as jtu
 from jax import lax
 
 from .._each import pushed
-from ..kinematics._recursion import add
-from ..model import Tree
-from ..spatial import Motion
-from ._jacobians import join, Terms
-from ._line_search import least_share
-from ._problem import (
-    node_motion,
-    Problem,
-    residual,
-    smooth_residual,
-    solver,
-    sum_terms,
+from ..dynamics._articulated import factor, project, solve
+from ..dynamics._joint_space import joint_space_entries, linear_solver
+from ..kinematics._forward import (
+    add,
+    ascend,
+    descend,
+    dof_axes,
+    joint_motion,
+    Kinematics,
 )
-from ._rows import AbstractSolverRows, Line
+from ..model import Tree
+from ..spatial import Force, Motion, RigidInertia
+from ._rows import AbstractRows, AbstractSolverRows, join, Line, Terms, total
+
+
+ByKind = OrderedDict[type, tuple[Any, ...]]
+"""A value for each of the rows of each kind of constraint, as in `Problem.rows`."""
+
+
+# The problem.
+
+
+class Problem(NamedTuple):
+    """One convex problem.
+
+    - `kin`: poses and motion axes.
+    - `inertia`: inertia of each node.
+    - `force`: force on each node at zero joint acceleration, without constraints.
+    - `tau`: joint forces without constraints, `(nv, *batch)`.
+    - `armature`: armature, `(nv, *batch)`.
+    - `rows`: rows by kind: the class of the constraint, or `TendonInertia`.
+    """
+
+    kin: Kinematics
+    inertia: RigidInertia
+    force: Force
+    tau: Any
+    armature: Any
+    rows: OrderedDict[type, tuple[AbstractRows, ...]]
+
+    @property
+    def every_row(self) -> list[AbstractRows]:
+        """The rows of all kinds."""
+        return [each for own in self.rows.values() for each in own]
+
+
+def residual(tree: Tree, problem: Problem, qdd, pieces: ByKind):
+    r"""Compute $\tau + J^T f(J a) - M a$ on fixed pieces: zero at the solution."""
+    motion = node_motion(tree, problem.kin, qdd)
+    force = row_forces(problem, motion, qdd, pieces)
+    constrained = constraint_forces(tree, problem, force)
+    return smooth_residual(tree, problem, motion, qdd) + constrained
+
+
+def row_forces(problem: Problem, motion: Motion, qdd, pieces: ByKind) -> ByKind:
+    """Compute the forces of all rows on given pieces, `Residual` for each row."""
+    force = lambda rows, piece: rows.forces(piece, rows.residuals(motion, qdd))
+    return OrderedDict(
+        (kind, tuple(map(force, own, pieces[kind])))
+        for kind, own in problem.rows.items()
+    )
+
+
+def constraint_forces(tree: Tree, problem: Problem, forces: ByKind):
+    """Compute the joint forces $J^T f$ of row forces, `(nv, *batch)`."""
+    pairs = zip(problem.every_row, chain(*forces.values()), strict=True)
+    terms = join([rows.transpose(force) for rows, force in pairs])
+    on_nodes, tau = sum_terms(tree, terms, problem.tau)
+    if on_nodes is None:
+        return tau
+    return tau + project(tree, problem.kin, ascend(tree, on_nodes))
+
+
+def sum_terms(tree: Tree, terms: Terms, like):
+    """Sum forces: on nodes (None: zero), and joint forces."""
+    tau = total(terms.dofs, like.shape[0])
+    return total(terms.nodes, tree.size), jnp.zeros_like(like) if tau is None else tau
+
+
+def node_motion(tree: Tree, kin: Kinematics, qdd) -> Motion:
+    """Compute the motion $J a$ of each node."""
+    return descend(tree, joint_motion(tree, kin, qdd))
+
+
+def smooth_residual(tree: Tree, problem: Problem, motion: Motion, qdd):
+    r"""Compute $\tau - M a$, without constraints."""
+    force = ascend(tree, problem.force - (problem.inertia @ motion))
+    tau = problem.tau - problem.armature * qdd
+    return tau + project(tree, problem.kin, force)
+
+
+def solver(tree: Tree, problem: Problem, stiffness: Terms) -> Callable:
+    r"""Factorize $M + J^T W J$.
+
+    **Arguments:**
+
+    - `stiffness`: $J^T W J$.
+
+    **Returns:** a function of joint forces and node forces that computes the joint
+    acceleration and the motion of each node.
+    """
+    kin, nv = problem.kin, problem.tau.shape[0]
+    armature = add(problem.armature, total(stiffness.dofs, nv))
+    on_nodes = total(stiffness.nodes, tree.size)
+    if not stiffness.entries:
+        factored = factor(tree, kin, problem.inertia, armature, on_nodes)
+        return lambda tau, force: solve(tree, kin, factored, tau, force)
+    inertia = add(problem.inertia.articulated(), on_nodes)
+    mass = joint_space_entries(tree, dof_axes(tree, kin), inertia, armature)
+    invert = linear_solver(nv, [mass, *stiffness.entries])
+
+    def in_joint_space(tau, force):
+        if force is not None:
+            tau = tau + project(tree, kin, ascend(tree, force))
+        qdd = invert(tau)
+        return qdd, node_motion(tree, kin, qdd)
+
+    return in_joint_space
+
+
+# The solver.
 
 
 SolverRows = tuple[AbstractSolverRows, ...]
@@ -88,12 +202,12 @@ class Solution(NamedTuple):
     """Solution of a convex problem.
 
     - `qdd`: joint accelerations.
-    - `pieces`: for all rows, the pieces of their costs there.
+    - `pieces`: for all rows, by kind, the pieces of their costs there.
     - `converged`: true if the solver has converged.
     """
 
     qdd: Any
-    pieces: tuple[Any, ...]
+    pieces: ByKind
     converged: Any
 
 
@@ -118,7 +232,7 @@ def _implicit_jvp(tree, primals, tangents):
     return qdd, implicit_solve(tree, problem, solution.pieces, right)
 
 
-def implicit_solve(tree: Tree, problem: Problem, pieces: tuple[Any, ...], right):
+def implicit_solve(tree: Tree, problem: Problem, pieces: ByKind, right):
     r"""Compute $(M + J^T W J)^{-1}$ times `right`, differentiable in any mode and
     order."""
 
@@ -126,7 +240,7 @@ def implicit_solve(tree: Tree, problem: Problem, pieces: tuple[Any, ...], right)
         at = lambda a: -residual(tree, problem, a, pieces)
         return jax.jvp(at, (jnp.zeros_like(v),), (v,))[1]
 
-    pairs = zip(problem.rows, pieces, strict=True)
+    pairs = zip(problem.every_row, chain(*pieces.values()), strict=True)
     terms = join([rows.stiffness(piece) for rows, piece in pairs])
     invert = solver(tree, problem, terms)
     inverse = lambda _, b: invert(b, None)[0]
@@ -149,18 +263,20 @@ class _Iterate(NamedTuple):
 
 
 def _solution(tree: Tree, problem: Problem, settings: Newton) -> Solution:
-    if not problem.rows:
+    if not problem.every_row:
         invert = solver(tree, problem, Terms())
         qdd = invert(problem.tau, problem.force)[0]
-        return Solution(qdd, (), jnp.ones(qdd.shape[1:], bool))
-    rows = tuple(each.for_solver() for each in problem.rows)
+        none = OrderedDict((kind, ()) for kind in problem.rows)
+        return Solution(qdd, none, jnp.ones(qdd.shape[1:], bool))
+    rows = tuple(each.for_solver() for each in problem.every_row)
     last = settings.full_steps(rows) + settings.max_searched_steps
     going = lambda now: jnp.any(now.unsolved) & (now.count < last)
     step = ft.partial(_step, tree, problem, rows, settings)
     now = lax.while_loop(going, step, _first_iterate(problem, rows))
     motion = node_motion(tree, problem.kin, now.qdd)
-    pieces = tuple(
-        each.pieces(each.residuals(motion, now.qdd)) for each in problem.rows
+    piece = lambda each: each.pieces(each.residuals(motion, now.qdd))
+    pieces = OrderedDict(
+        (kind, tuple(map(piece, own))) for kind, own in problem.rows.items()
     )
     finite = jnp.all(jnp.isfinite(now.qdd), axis=0)
     return Solution(now.qdd, pieces, ~now.unsolved & finite)
@@ -280,3 +396,66 @@ def _line_search(rows: SolverRows, search: _Search):
     """Compute where the cost is least on a line, as a share of its length."""
     one = jnp.ones_like(search.left[0])
     return least_share(ft.partial(_slope, rows, search), one)
+
+
+# Line search.
+
+
+_NARROWINGS = 6
+"""Newton's method needs no exact line search."""
+_SHRINK = 0.1
+"""Factor of the slope at an end that stays, instead of 1/2: behind a stiff contact, slopes
+are so large that with halves a step would be far too short."""
+
+
+class _Bracket(NamedTuple):
+    """Two shares of a line between which the slope changes its sign.
+
+    - `slopes`: slopes at both ends, times `_SHRINK` where the other end has moved twice in
+        turn.
+    - `side`: 1 where the upper end moved last, -1 where the lower one did, 0 at first.
+    """
+
+    low: Any
+    high: Any
+    slopes: tuple[Any, Any]
+    side: Any
+
+
+def least_share(slope: Callable, one):
+    """Compute where a convex function is least between 0 and 1, approximately.
+
+    **Arguments:**
+
+    - `slope`: derivative of the function, negative at 0.
+    - `one`: an array of ones of the shape of a share.
+    """
+
+    def narrow(_, now: _Bracket) -> _Bracket:
+        share = _crossing(now)
+        value = slope(share)
+        rising = value > 0.0
+        first = jnp.where(rising, now.slopes[0], value)
+        last = jnp.where(rising, value, now.slopes[1])
+        first = jnp.where(rising & (now.side > 0.0), _SHRINK * first, first)
+        last = jnp.where(~rising & (now.side < 0.0), _SHRINK * last, last)
+        low = jnp.where(rising, now.low, share)
+        high = jnp.where(rising, share, now.high)
+        return _Bracket(low, high, (first, last), jnp.where(rising, one, -one))
+
+    ends = slope(0.0 * one), slope(one)
+    start = _Bracket(0.0 * one, one, ends, 0.0 * one)
+    end = lax.fori_loop(0, _NARROWINGS, narrow, start)
+    # The function falls up to the lower end.
+    found = jnp.where(end.low > 0.0, end.low, _crossing(end))
+    return jnp.where(ends[1] <= 0.0, 1.0, found)
+
+
+def _crossing(now: _Bracket):
+    """Return where a straight line between the slopes is zero; the middle if that is not
+    inside."""
+    below, above = now.slopes
+    rise = above - below
+    share = now.low - below * (now.high - now.low) / jnp.where(rise > 0.0, rise, 1.0)
+    inside = (share > now.low) & (share < now.high)
+    return jnp.where(inside, share, 0.5 * (now.low + now.high))

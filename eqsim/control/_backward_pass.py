@@ -7,8 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from .._batching import batch_last
-from .._nested import over_batch
+from .._batching import batch_last, over_batch
 from ._box_qp import box_qp
 from ._cholesky import cholesky, cholesky_solve
 from ._expansion import Expansion

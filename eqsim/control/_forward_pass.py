@@ -9,9 +9,8 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 
-from .._batching import batch_last
+from .._batching import batch_last, over_batch
 from .._loops import scan
-from .._nested import over_batch
 from ._backward_pass import Feedback, SMALL
 from ._constraints import Multipliers
 from ._problem import Problem

@@ -8,6 +8,7 @@ from ._centered import (
 from ._crba import crba as crba
 from ._energy import (
     kinetic_energy as kinetic_energy,
+    momentum as momentum,
     potential_energy as potential_energy,
 )
 from ._joint_forces import (
@@ -16,7 +17,6 @@ from ._joint_forces import (
     ActuatorStates as ActuatorStates,
     passive_forces as passive_forces,
 )
-from ._momentum import momentum as momentum
 from ._rnea import (
     bias_forces as bias_forces,
     gravity_forces as gravity_forces,

@@ -7,8 +7,7 @@ from .._errors import check_shape
 from ..kinematics._forward import velocities
 from ..model import check_state, System
 from ._articulated import factor, solve
-from ._joint_parameters import armature
-from ._rigid import external_forces, inertial_forces, rigid
+from ._passive import armature, external_forces, inertial_forces, rigid
 from ._tendons import (
     apply_updates,
     armature_jacobian,

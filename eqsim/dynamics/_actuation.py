@@ -1,22 +1,53 @@
-"""Actuators: from control signals to joint forces, with activation dynamics."""
+r"""Actuators: from control signals to joint forces, with activation dynamics.
+
+Their inputs from the mechanism are moments of sites, tendons and contacts, gravity
+compensation, and the strength of muscles: if no peak force is given, it follows from the
+joint accelerations $|M^{-1} m|$ that unit forces cause at the reference coordinates, with the
+moment $m = \partial\ell/\partial q$ (MuJoCo: `actuator_acc0`). They are computed from the
+primary parameters whenever a pipeline is called.
+"""
 
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+from jax import lax
 
+from ..kinematics._forward import ascend, Frames, frames, Kinematics, kinematics
 from ..kinematics._manifold import dof_joints
-from ..model import System
+from ..model import System, Tree, tree
 from ..model._gather import per_row, take
-from ._activation import clip_rows, next_activation, Signals, signals
+from ..spatial import safe_sqrt
+from ._articulated import factor, node_bodies, node_inertias, NodeBodies, project, solve
 from ._force_laws import (
     add_mechanical_forces,
     clip_forces,
+    clip_rows,
     clip_tendon_forces,
     law_forces,
     LawInputs,
+    next_activation,
+    Signals,
+    signals,
 )
-from ._muscle import MuscleScale
-from ._transmission import Moments, OtherRows, transmission
+from ._muscle import muscle_scale, MuscleScale
+from ._passive import armature, compensation_forces
+from ._servo import addresses
+from ._tendons import (
+    apply_updates,
+    armature_jacobian,
+    armature_updates,
+    ArmatureUpdate,
+    has_tendon_armature,
+)
+from ._transmission import (
+    Moments,
+    other_rows,
+    OtherRows,
+    Touching,
+    transmission,
+    transmission_frames,
+    TransmissionFrames,
+)
 from ._velocity_gain import law_velocity_gain
 
 
@@ -142,3 +173,115 @@ def velocity_gain(sys: System, now: Actuation):
     if now.laws is None:
         return jnp.zeros_like(now.force)
     return law_velocity_gain(sys, now.laws, now.limited_force, now.tau)
+
+
+# Strength of muscles.
+
+
+def muscle_scales(
+    sys: System,
+    tree: Tree,
+    fixed: Frames,
+    bodies: NodeBodies,
+    local: TransmissionFrames | None,
+) -> MuscleScale | None:
+    """Compute peak forces and optimal lengths of muscles; None if there are none."""
+    muscles = sys.actuators.muscles
+    if muscles is None:
+        return None
+    rows = [i for i, mark in enumerate(muscles.scaled) if mark]
+    if not rows:
+        return muscle_scale(muscles, None)
+    outs = addresses(sys.actuators.structure).out
+    index = [outs[muscles.owners[i]] for i in rows]
+    unit = _unit_accelerations(sys, tree, fixed, bodies, local, index)
+    return muscle_scale(muscles, unit)
+
+
+def _unit_accelerations(sys: System, tree: Tree, fixed: Frames, bodies, local, outs):
+    q = sys.joints.ref
+    kin = kinematics(sys, tree, fixed, q)
+    factored = factor(tree, kin, node_inertias(bodies, kin), armature(sys))
+    invert = lambda tau: solve(tree, kin, factored, tau, None)
+    updates: list[ArmatureUpdate] = []
+    if has_tendon_armature(sys):
+        jac = armature_jacobian(sys, tree, fixed, kin, q)
+        updates = armature_updates(sys, jac, invert)
+    moments, _ = transmission(sys, q, other_rows(sys, tree, local, kin, q, None))
+    zero = jnp.zeros_like(q[:1])
+
+    def norm(_, unit):
+        tau = moments.joint_forces(unit, sys.nv)
+        batch = jnp.broadcast_shapes(tau.shape[1:], kin.arm.x.shape[1:])
+        tau = jnp.broadcast_to(tau, (sys.nv, *batch))
+        qdd, _ = apply_updates(updates, *invert(tau))
+        return None, safe_sqrt(jnp.sum(qdd * qdd, axis=0))
+
+    units = jnp.eye(sys.nout, dtype=q.dtype)[jnp.array(outs)]
+    units = units.reshape(*units.shape, *(1 for _ in q.shape[1:])) + zero[None]
+    return lax.scan(norm, None, units)[1]
+
+
+# Inputs from the mechanism.
+
+
+class ActuationConstants(NamedTuple):
+    """Quantities that depend on a `System` but not on the state.
+
+    - `muscles`: peak forces and optimal lengths; None if there are no muscles.
+    - `frames`: frames of sites and tendons; None if all actuators act on joints.
+    """
+
+    muscles: MuscleScale | None
+    frames: TransmissionFrames | None
+
+
+def actuation_constants(
+    sys: System, tree: Tree, fixed: Frames, bodies: NodeBodies
+) -> ActuationConstants:
+    """Compute the constants of the actuators of a system."""
+    local = transmission_frames(sys, fixed)
+    return ActuationConstants(muscle_scales(sys, tree, fixed, bodies, local), local)
+
+
+def actuation_inputs(
+    sys: System,
+    tree: Tree,
+    fixed: Frames,
+    constants: ActuationConstants,
+    kin: Kinematics,
+    q,
+    touching: Touching | None = None,
+) -> ActuationInputs:
+    """Compute what actuators read of the mechanism at a state.
+
+    **Arguments:**
+
+    - `touching`: contact points, for actuators on links; None if there are none.
+    """
+    return ActuationInputs(
+        other_rows(sys, tree, constants.frames, kin, q, touching),
+        constants.muscles,
+        gravity_compensation(sys, tree, fixed, kin),
+    )
+
+
+def gravity_compensation(sys: System, tree: Tree, fixed: Frames, kin: Kinematics):
+    """Compute gravity compensation as joint forces, `(nv, *batch)`; None if no joint
+    counts it as an actuator force."""
+    if not any(sys.joints.actuator_gravity):
+        return None
+    force = compensation_forces(sys, tree, fixed, kin)
+    return project(tree, kin, ascend(tree, force))
+
+
+def actuation_at(sys: System, q, qd, act, ctrl) -> Actuation:
+    """Compute the forces of all actuators without anything computed before, and without
+    contacts."""
+    nodes = tree(sys)
+    fixed = frames(sys, nodes)
+    kin = kinematics(sys, nodes, fixed, q)
+    bodies = node_bodies(sys, nodes, fixed)
+    constants = actuation_constants(sys, nodes, fixed, bodies)
+    inputs = actuation_inputs(sys, nodes, fixed, constants, kin, q)
+    return actuation(sys, q, qd, act, ctrl, inputs)

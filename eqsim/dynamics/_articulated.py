@@ -1,9 +1,10 @@
-r"""The articulated-body algorithm as a linear solver: $M x = \tau$ in O(n).
+r"""Inertias of the nodes, and the articulated-body algorithm as a linear solver: $M x =
+\tau$ in O(n).
 
-Velocities do not enter: the forces that they cause stand on the right hand side.
-Stiffness of contacts adds to the inertia of a link, stiffness of joints to the
-armature, so that the Newton systems $(M + J^T W J)\,x = b$ of the contact solver are
-solved by the same pass.
+The links that ride on a node are one rigid body. Velocities do not enter: the forces that
+they cause stand on the right hand side. Stiffness of contacts adds to the inertia of a link,
+stiffness of joints to the armature, so that the Newton systems $(M + J^T W J)\,x = b$ of the
+contact solver are solved by the same pass.
 
 Featherstone, *Rigid Body Dynamics Algorithms*, 2008, section 7.3; in world axes, where
 the transforms between links disappear and a joint with one degree of freedom is a
@@ -15,14 +16,86 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import jax.tree_util as jtu
 
-from ..kinematics._forward import Kinematics
-from ..kinematics._recursion import add, level_rows, rows, sum_over_children
-from ..kinematics._structure import join_dofs, Level, levels, split_dofs
-from ..model import Tree
-from ..model._gather import concatenate, take
-from ..spatial import ArticulatedInertia, Force, Motion, RigidInertia
-from ..spatial._spatial import free_factor, free_solve, FreeFactor
-from ..spatial._vector import congruence, diagonal
+from ..kinematics._forward import (
+    add,
+    Frames,
+    join_dofs,
+    Kinematics,
+    Level,
+    level_rows,
+    levels,
+    moving_links,
+    quaternions,
+    rows,
+    split_dofs,
+    sum_over_children,
+)
+from ..model import System, Tree
+from ..model._gather import accumulate, concatenate, take
+from ..spatial import (
+    ArticulatedInertia,
+    Force,
+    Motion,
+    quaternion_matrix,
+    rigid_inertia,
+    RigidInertia,
+    Sym3,
+    Vec3,
+    vec3,
+)
+from ..spatial._rotation import normalize4
+from ..spatial._vector import congruence, diagonal, free_factor, free_solve, FreeFactor
+
+
+# Inertias.
+
+
+class NodeBodies(NamedTuple):
+    """Rigid bodies in the frames of their nodes.
+
+    - `mass`: kg.
+    - `com`: center of mass, m.
+    - `rotational`: inertia about the center of mass, kg m^2.
+    """
+
+    mass: Any
+    com: Vec3
+    rotational: Sym3
+
+
+def node_bodies(sys: System, tree: Tree, fixed: Frames) -> NodeBodies:
+    """Combine the links that ride on each node into one body."""
+    links = sys.links
+    moments = diagonal(*(links.inertia[:, k] for k in range(3)))
+    axes = quaternion_matrix(normalize4(quaternions(links.inertia_quat)))
+    rotational = congruence(fixed.link.rot @ axes, moments)
+    com = fixed.link.point(vec3(links.com))
+    total = accumulate(
+        rigid_inertia(links.mass, com, rotational), tree.link_nodes, tree.size
+    )
+    center = total.moment * (1.0 / jnp.where(total.mass == 0.0, 1.0, total.mass))
+    zero = Sym3(*(jnp.zeros_like(x) for x in total.ang))
+    steiner = rigid_inertia(total.mass, center, zero).ang
+    return NodeBodies(total.mass, center, total.ang - steiner)
+
+
+def node_inertias(bodies: NodeBodies, kin: Kinematics) -> RigidInertia:
+    """Compute inertias in world axes about the origins of the trees."""
+    com = kin.arm + (kin.pose.rot @ bodies.com)
+    rotational = congruence(kin.pose.rot, bodies.rotational)
+    mass = bodies.mass + jnp.zeros_like(com.x)
+    return rigid_inertia(mass, com, rotational)
+
+
+def link_centers(sys: System, tree: Tree, fixed: Frames, kin: Kinematics) -> Vec3:
+    """Compute centers of mass of the moving links, in world axes about the origins of
+    the trees; one row for each of `moving_links`."""
+    links, nodes = moving_links(tree)
+    local = take(fixed.link.point(vec3(sys.links.com)), links)
+    return take(kin.arm, nodes) + (take(kin.pose.rot, nodes) @ local)
+
+
+# Inverse of the mass matrix.
 
 
 class JointFactor(NamedTuple):

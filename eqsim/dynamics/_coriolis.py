@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from ..kinematics._structure import dof_order
+from ..kinematics._forward import dof_order
 from ..model import Tree
 from ..model._gather import per_row, take, take_or_zero
 from ..spatial import Force, Mat3, Motion, RigidInertia, skew, Vec3

@@ -3,11 +3,10 @@
 from jaxtyping import Array, Float
 
 from .._batching import batch_last
-from ..kinematics._axes import dof_axes
+from ..kinematics._forward import dof_axes
 from ..model import check_state, System
-from ._dense import joint_space_matrix
-from ._joint_parameters import armature
-from ._rigid import rigid
+from ._joint_space import joint_space_matrix
+from ._passive import armature, rigid
 from ._tendons import armature_jacobian, has_tendon_armature, tendon_inertia
 
 

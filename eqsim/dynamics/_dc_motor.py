@@ -12,9 +12,8 @@ import jax.numpy as jnp
 
 from ..model import ActivationState, ActuatorStructure, Control, DCMotors
 from ..model._gather import per_row, take, take_or_zero
-from ._addresses import addresses, control_index, state_index
 from ._muscle import TINY
-from ._servo import integral_rate
+from ._servo import addresses, control_index, integral_rate, state_index
 
 
 class MotorFacts(NamedTuple):

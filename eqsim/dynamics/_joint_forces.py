@@ -5,16 +5,11 @@ from jaxtyping import Array, Float
 
 from .._batching import batch_last
 from .._errors import check_shape
-from ..kinematics._forward import joint_motion
-from ..kinematics._recursion import ascend, descend
+from ..kinematics._forward import ascend, descend, joint_motion
 from ..model import check_state, State, System, Transmission
-from ._actuation import actuator_compensation
-from ._actuation_inputs import actuation_at, gravity_compensation
+from ._actuation import actuation_at, actuator_compensation, gravity_compensation
 from ._articulated import project
-from ._fluid import fluid_forces
-from ._joint_parameters import damping
-from ._passive import compensation_forces, spring_forces
-from ._rigid import rigid
+from ._passive import compensation_forces, damping, fluid_forces, rigid, spring_forces
 from ._tendons import passive_tendons_at, tendon_forces
 
 

@@ -31,7 +31,7 @@ def muscle_scale(muscles: Muscles, unit_accelerations) -> MuscleScale:
 
     - `unit_accelerations`: norm of the joint accelerations that a unit force causes at
         the reference coordinates, for each row that is scaled; see
-        `_unit_accelerations.py`.
+        `muscle_scales`.
     """
     force, scaled = muscles.force, np.flatnonzero(muscles.scaled)
     if len(scaled):

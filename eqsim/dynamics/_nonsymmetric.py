@@ -11,14 +11,13 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..kinematics._recursion import ascend
-from ..kinematics._structure import dof_order
+from ..kinematics._forward import ascend, dof_order
 from ..model import Tree
 from ..model._gather import take
 from ..spatial import Force, Motion, RigidInertia, Vec3
 from ..spatial._matrix6 import Matrix6
 from ._coriolis import axis_rates, gyroscopic
-from ._dense import carries
+from ._joint_space import carries
 
 
 def damping_matrix(

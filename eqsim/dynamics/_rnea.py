@@ -12,12 +12,10 @@ from jaxtyping import Array, Float
 
 from .._batching import batch_last
 from .._errors import check_shape
-from ..kinematics._forward import joint_motion, velocities
-from ..kinematics._recursion import ascend, descend
+from ..kinematics._forward import ascend, descend, joint_motion, velocities
 from ..model import check_state, System
 from ._articulated import project
-from ._joint_parameters import armature
-from ._rigid import external_forces, inertial_forces, Rigid, rigid
+from ._passive import armature, external_forces, inertial_forces, Rigid, rigid
 from ._tendons import (
     armature_jacobian,
     has_tendon_armature,

@@ -24,7 +24,7 @@ from ..kinematics._tendons import (
 from ..model import EqualityKind, System, Tree, tree, WrapKind
 from ..model._gather import per_row, put, take
 from ..spatial import Motion
-from ._joint_parameters import tendon_armature, tendon_damping
+from ._passive import tendon_armature, tendon_damping
 
 
 class TendonConstants(NamedTuple):
@@ -91,10 +91,10 @@ def reference_lengths(sys: System):
     """Compute the lengths of constrained tendons at the reference coordinates,
     `(ntendon, *batch)`; zero for others."""
     nodes = tree(sys)
-    fixed = frames(sys, nodes)
-    q = sys.joints.ref
-    where = tendon_frames(sys, fixed), kinematics(sys, nodes, fixed, q)
-    return tendon_kinematics(sys, nodes, *where, q, constrained_tendons(sys)).length
+    fixed, q = frames(sys, nodes), sys.joints.ref
+    local, kin = tendon_frames(sys, fixed), kinematics(sys, nodes, fixed, q)
+    chosen = constrained_tendons(sys)
+    return tendon_kinematics(sys, nodes, local, kin, q, chosen).length
 
 
 def tendon_forces(

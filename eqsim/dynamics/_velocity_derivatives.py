@@ -13,16 +13,15 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..kinematics._forward import Frames, Kinematics, Velocities
+from ..kinematics._forward import Frames, Kinematics
 from ..model import JointKind, System, Transmission, Tree
 from ..model._gather import accumulate, put, take
-from ..spatial import ArticulatedInertia, Vec3
+from ..spatial import ArticulatedInertia, Motion, Vec3
 from ..spatial._matrix6 import Matrix6
 from ._actuation import Actuation, velocity_gain
-from ._dense import carries
 from ._ellipsoids import Ellipsoids
-from ._fluid import fluid_damping
-from ._joint_parameters import damping as joint_damping
+from ._joint_space import carries
+from ._passive import damping as joint_damping, fluid_damping
 from ._tendons import damping_slopes, TendonKinematics
 from ._transmission import Moments
 
@@ -50,42 +49,44 @@ class SmoothDamping(NamedTuple):
         return self._replace(coupling=total)
 
 
-class MotionData(NamedTuple):
-    """Quantities from which the forces of a state were computed.
-
-    - `fixed`, `kin`, `speed`: frames, poses and velocities of the nodes.
-    - `shapes`: result of `fluid_ellipsoids`.
-    - `drive`: the actuators.
-    - `tendons`: kinematics of the tendons; None if no tendon matters.
-    """
-
-    fixed: Frames
-    kin: Kinematics
-    speed: Velocities
-    shapes: Ellipsoids | None
-    drive: Actuation
-    tendons: TendonKinematics | None
-
-
 def implicit_joint_damping(sys: System, qd) -> SmoothDamping:
     """Compute the damping of the joints alone."""
     return SmoothDamping(joint_damping(sys).slope(qd))
 
 
-def smooth_damping(sys: System, tree: Tree, now: MotionData, qd) -> SmoothDamping:
-    """Compute the damping by joints, the fluid, tendons and actuators."""
+def smooth_damping(
+    sys: System,
+    tree: Tree,
+    qd,
+    *,
+    fixed: Frames,
+    kin: Kinematics,
+    velocity: Motion,
+    shapes: Ellipsoids | None,
+    drive: Actuation,
+    tendons: TendonKinematics | None,
+) -> SmoothDamping:
+    """Compute the damping by joints, the fluid, tendons and actuators.
+
+    **Arguments:**
+
+    - `fixed`, `kin`, `velocity`: frames, poses and velocities of the nodes.
+    - `shapes`: result of `fluid_ellipsoids`.
+    - `drive`: the actuators.
+    - `tendons`: kinematics of the tendons; None if no tendon matters.
+    """
     total = implicit_joint_damping(sys, qd)
     if sys.has_fluid:
-        where = now.fixed, now.kin, now.speed.velocity, now.shapes
-        total = total.add_nodes(fluid_damping(sys, tree, *where))
+        own = fluid_damping(sys, tree, fixed, kin, velocity, shapes)
+        total = total.add_nodes(own)
     dampers = [k for k, has in enumerate(sys.tendons.has_damping) if has]
-    if dampers and now.tendons is not None:
-        jac = now.tendons.jac
+    if dampers and tendons is not None:
+        jac = tendons.jac
         slope = damping_slopes(sys, jnp.sum(jac * qd[None], axis=1))
         jac, slope = take((jac, slope), dampers)
         total = total.add_coupling(_weighted_squares(tree, jac, slope))
-    if now.drive.moments is not None and sys.actuators.active:
-        total = _add_actuators(sys, tree, now.kin, now.drive, total)
+    if drive.moments is not None and sys.actuators.active:
+        total = _add_actuators(sys, tree, kin, drive, total)
     return total
 
 

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 from ..kinematics._manifold import dof_joints
 from ..model import Bias, Gain, System, Transmission
 from ..model._gather import accumulate, concatenate, per_row, put, take
-from ._addresses import addresses
 from ._dc_motor import friction_velocity_gain, motor_velocity_gain
 from ._force_laws import (
     enabled_rows,
@@ -20,6 +19,7 @@ from ._force_laws import (
     muscle_gain,
 )
 from ._muscle import active_force_rate
+from ._servo import addresses
 
 
 def law_velocity_gain(sys: System, x: LawInputs, force, tau):
@@ -77,8 +77,9 @@ def _scalar_velocity_gain(sys: System, facts: Laws, x: LawInputs):
         motors, places, own = law_motors(sys, facts, rows)
         driven = [actuators.biases[k] is Bias.DC_MOTOR for k in motors.owners]
         assert x.signals.motors is not None, "there are motors"
-        where = motors, places, x.signals.motors
-        gain = motor_velocity_gain(*where, driven, sys.dt[None])
+        gain = motor_velocity_gain(
+            motors, places, x.signals.motors, driven, sys.dt[None]
+        )
         gain = take(gain + jnp.zeros_like(take(x.velocity, places.outs)), own)
         total = total + put(gain, rows, len(owners))
     return total

@@ -22,18 +22,23 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import jax.tree_util as jtu
 
-from ..kinematics._forward import Frames, Kinematics, kinematics
-from ..kinematics._recursion import rows
-from ..kinematics._structure import join_dofs, levels, moving_links, split_dofs
+from ..kinematics._forward import (
+    Frames,
+    join_dofs,
+    Kinematics,
+    kinematics,
+    levels,
+    moving_links,
+    rows,
+    split_dofs,
+)
 from ..kinematics._tendons import tendon_frames, tendon_kinematics
 from ..model import System, Tree
 from ..model._gather import accumulate, concatenate, per_row, put, take
 from ..spatial import ArticulatedInertia, Force, Mat3, Motion, Sym3, Vec3
-from ..spatial._spatial import free_solve, FreeFactor
-from ..spatial._vector import matrix_from_columns
-from ._articulated import Factor, factor, solve
-from ._inertia import link_centers, node_inertias, NodeBodies
-from ._joint_parameters import armature
+from ..spatial._vector import free_solve, FreeFactor, matrix_from_columns
+from ._articulated import Factor, factor, link_centers, node_inertias, NodeBodies, solve
+from ._passive import armature
 from ._tendons import (
     apply_updates,
     armature_jacobian,

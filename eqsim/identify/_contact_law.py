@@ -18,24 +18,28 @@ import jax.numpy as jnp
 
 from .._batching import batch_last, full_batch
 from ..collision import contact_plan
-from ..constraint import AbstractConstraint, AbstractRows, Elliptic, Moment, OneSided
-from ..constraint._anchors import point_jacobians
-from ..constraint._contact_groups import contact_groups, ContactGroup
-from ..constraint._contact_parameters import contact_parameters, ContactParameters
-from ..constraint._contact_rows import anchored_rows, ContactSource
-from ..constraint._jacobians import AbstractJacobian, DenseJacobian
-from ..constraint._problem import node_motion
-from ..constraint._rows import Rows
+from ..constraint import AbstractConstraint, AbstractRows, Elliptic, OneSided, RobotData
+from ..constraint._contact_rows import (
+    anchored_rows,
+    contact_groups,
+    contact_parameters,
+    ContactGroup,
+    ContactParameters,
+    ContactSource,
+)
+from ..constraint._equalities import point_jacobians
+from ..constraint._newton import node_motion
+from ..constraint._rows import AbstractJacobian, DenseJacobian, Rows
 from ..dynamics._weights import InverseWeights
 from ..model import Cone, System, tree
 from ..model._gather import take
 from ..pipelines._forward import (
-    Constants,
     derive,
-    Forward,
     forward,
-    Method,
+    Prepared,
+    Settings,
     solved_forces,
+    StepInputs,
 )
 from ..spatial import safe_sqrt, Vec3
 
@@ -70,7 +74,7 @@ class ContactLaw(AbstractConstraint):
         return contact_parameters(sys, contact_plan(sys), weights.link)
 
     def rows(
-        self, sys: System, constants: Any, now: Moment
+        self, sys: System, constants: Any, now: RobotData
     ) -> tuple[AbstractRows, ...]:
         return tuple(
             self._group_rows(sys, constants, now, group)
@@ -78,7 +82,7 @@ class ContactLaw(AbstractConstraint):
         )
 
     def _group_rows(
-        self, sys: System, parameters: ContactParameters, now: Moment, group
+        self, sys: System, parameters: ContactParameters, now: RobotData, group
     ) -> Rows:
         jacobian = _jacobian(sys, parameters, now, group)
         assert now.every_point is not None
@@ -102,12 +106,12 @@ class ContactLaw(AbstractConstraint):
         mu = friction[0] + 0.0 * weight
         return Rows(jacobian, Elliptic(weight, friction, mu), offset)
 
-    def _times(self, sys: System, now: Moment, jacobian: AbstractJacobian, rate):
+    def _times(self, sys: System, now: RobotData, jacobian: AbstractJacobian, rate):
         return jacobian.times(node_motion(tree(sys), now.kin, rate), rate)
 
 
 def _jacobian(
-    sys: System, parameters: ContactParameters, now: Moment, group: ContactGroup
+    sys: System, parameters: ContactParameters, now: RobotData, group: ContactGroup
 ) -> AbstractJacobian:
     """Compute how contacts move along the normal and their friction axes."""
     assert now.every_point is not None
@@ -117,7 +121,7 @@ def _jacobian(
         points=now.every_point,
         parameters=parameters,
         origin=now.kin.origin,
-        velocity=now.speed.velocity,
+        velocity=now.velocities.velocity,
         impratio=sys.impratio,
         width=None,
     )
@@ -149,46 +153,40 @@ class Explanation(NamedTuple):
     penetration: Any
 
 
-def explain(sys: System, method: Method, q, qd, ctrl) -> Explanation:
+def explain(sys: System, settings: Settings, q, qd, ctrl) -> Explanation:
     """Find contact forces.
 
     **Arguments:**
 
-    - `method`: constraints, of which the first is a `ContactLaw`.
+    - `settings`: constraints, of which the first is a `ContactLaw`; solver.
     - `q`, `qd`, `ctrl`: state and commands.
     """
-    constants, law = _derive(sys, method), _law(method)
+    constants, law = _derive(sys, settings), _law(settings)
     if constants.geoms.margin is not None:
         margin = constants.geoms.margin + law.reach
         constants = eqx.tree_at(lambda c: c.geoms.margin, constants, margin)
-    act = jnp.zeros(sys.na, q.dtype)
-    return Explanation(*_explain(sys, method, constants, q, qd, act, ctrl))
+    inputs = StepInputs(q, qd, jnp.zeros(sys.na, q.dtype), ctrl, None)
+    return Explanation(*_explain(Prepared(sys, settings, constants), inputs))
 
 
-def _law(method: Method) -> ContactLaw:
-    law = method.constraints[0]
+def _law(settings: Settings) -> ContactLaw:
+    law = settings.constraints[0]
     assert isinstance(law, ContactLaw)
     return law
 
 
-def _derive_fn(sys: System, method: Method) -> Constants:
-    return derive(sys, method)
+def _explain_fn(prepared: Prepared, inputs: StepInputs):
+    now = forward(prepared, full_batch(inputs, prepared))
+    return now.solution.qdd, _violations(prepared, now), _depths(prepared, now)
 
 
-def _explain_fn(sys: System, method: Method, constants: Constants, *state_and_input):
-    q, qd, act, ctrl = full_batch(state_and_input, sys, constants)
-    now = forward(sys, method, constants, q, qd, act, ctrl, None)
-    return now.solution.qdd, _violations(sys, method, now), _depths(constants, now)
-
-
-def _violations(sys: System, method: Method, now: Forward):
+def _violations(prepared: Prepared, now: RobotData):
     """Compute the violation of each contact."""
-    law, found = _law(method), []
-    count, forces = now.counts[0], solved_forces(sys, now)
-    at = lambda qdd: (node_motion(tree(sys), now.kin, qdd), qdd)
+    law, found = _law(prepared.settings), []
+    at = lambda qdd: (node_motion(tree(prepared.sys), now.kin, qdd), qdd)
     measured, explained = at(law.acceleration), at(now.solution.qdd)
-    pairs = zip(now.problem.rows[:count], forces[:count], strict=True)
-    for rows, force in pairs:
+    forces = solved_forces(prepared, now)[ContactLaw]
+    for rows, force in zip(now.problem.rows[ContactLaw], forces, strict=True):
         # The cost is homogeneous of degree two: at the solution it is -x f / 2.
         costs = rows.residuals(*measured), rows.residuals(*explained)
         trio = zip(*costs, force, strict=True)
@@ -196,9 +194,9 @@ def _violations(sys: System, method: Method, now: Forward):
     return jnp.concatenate(found)
 
 
-def _depths(constants: Constants, now: Forward):
+def _depths(prepared: Prepared, now: RobotData):
     """Compute the depth of each contact times the square root of the mass it moves."""
-    parameters: ContactParameters = constants.constraints[0]
+    parameters: ContactParameters = prepared.constants.constraints[0]
     points = now.every_point
     assert points is not None
     distance = points.dist - parameters.friction.margin
@@ -206,5 +204,5 @@ def _depths(constants: Constants, now: Forward):
     return depth / jnp.sqrt(parameters.weight)
 
 
-_derive = batch_last(_derive_fn)
+_derive = batch_last(derive)
 _explain = batch_last(_explain_fn)

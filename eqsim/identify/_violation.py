@@ -16,7 +16,7 @@ from ..kinematics import difference
 from ..model import System
 from ..model._fields import as_array
 from ..pipelines import Generalized
-from ..pipelines._forward import Method
+from ..pipelines._forward import Settings
 from ._contact_law import ContactLaw, explain
 from ._control import AbstractInterpolation, Linear
 from ._objective import (
@@ -145,8 +145,8 @@ class Violation(AbstractObjective):
         weights = (x.astype(q.dtype) for x in weights)
         law = ContactLaw(measured, after, interval, ahead, *weights)
         others = (x for x in pipeline.constraints if not isinstance(x, Contact))
-        method = Method((law, *others), pipeline.solver, None)
-        found = explain(sys, method, q, 0.5 * (before + after), ctrl)
+        settings = Settings((law, *others), pipeline.solver, None)
+        found = explain(sys, settings, q, 0.5 * (before + after), ctrl)
         mass = jnp.sum(sys.links.mass)
         error = interval * (found.acceleration - measured)
         dynamics = jnp.linalg.cholesky(crba(sys, q)).T @ error

@@ -17,8 +17,8 @@ import numpy as np
 from jaxtyping import PyTree
 
 from .. import model
+from .._calls import Pattern
 from .._keys import is_key
-from .._patterns import Pattern
 from ._arrays import _FREE, _RATIO, open_arrays
 
 

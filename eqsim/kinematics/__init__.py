@@ -5,15 +5,13 @@ from ._center_of_mass import (
     com_jacobian as com_jacobian,
     com_velocity as com_velocity,
 )
-from ._jacobian import jacobian as jacobian
 from ._manifold import difference as difference, integrate as integrate
 from ._poses import (
     forward as forward,
     forward_velocity as forward_velocity,
+    jacobian as jacobian,
     LinkPoses as LinkPoses,
     LinkVelocities as LinkVelocities,
-)
-from ._sites import (
     site_jacobian as site_jacobian,
     site_poses as site_poses,
     SitePoses as SitePoses,

@@ -10,10 +10,19 @@ from .._batching import batch_last
 from ..model import check_state, System, Tree, tree
 from ..model._gather import accumulate, take
 from ..spatial import Vec3, vec3
-from ._axes import dof_axes
-from ._forward import Frames, frames, joint_motion, Kinematics, kinematics, link_poses
-from ._recursion import ascend, descend
-from ._structure import dof_order, moving_links
+from ._forward import (
+    ascend,
+    descend,
+    dof_axes,
+    dof_order,
+    Frames,
+    frames,
+    joint_motion,
+    Kinematics,
+    kinematics,
+    link_poses,
+    moving_links,
+)
 
 
 def center_of_mass(sys: System, q: Float[Array, " nq"]) -> Float[Array, "3"]:

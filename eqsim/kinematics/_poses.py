@@ -1,4 +1,5 @@
-"""Forward kinematics: frames and velocities of links, as plain arrays."""
+"""Poses and velocities of links and of frames fixed to them, such as sites, and Jacobians
+of points on links."""
 
 from typing import NamedTuple
 
@@ -6,9 +7,147 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._batching import batch_last
-from ..model import check_state, System, tree
+from .._errors import check_shape
+from ..model import check_state, System, Tree, tree
+from ..model._gather import put, take
+from ..spatial import Motion, quaternion_matrix, Vec3, vec3
+from ..spatial._rotation import normalize4
 from ..spatial._vector import stack
-from ._forward import frames, kinematics, link_motions, link_poses
+from ._forward import (
+    dof_axes,
+    dof_order,
+    Frames,
+    frames,
+    Kinematics,
+    kinematics,
+    link_motions,
+    link_poses,
+    Pose,
+    quaternions,
+    take_poses,
+)
+
+
+# Frames fixed to links.
+
+
+class SitePoses(NamedTuple):
+    """Frames of the sites in the world.
+
+    - `pos`: origins, m.
+    - `rot`: rotation matrices; their columns are the axes of the sites.
+    """
+
+    pos: Float[Array, "nsite 3"]
+    rot: Float[Array, "nsite 3 3"]
+
+
+def site_poses(sys: System, q: Float[Array, " nq"]) -> SitePoses:
+    """Compute the poses of all sites.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`: coordinates.
+
+    **Returns:** positions and rotation matrices of the sites (MuJoCo: `site_xpos`,
+    `site_xmat`).
+    """
+    check_state(sys, q)
+    if not sys.nsite:
+        return SitePoses(jnp.zeros((0, 3), q.dtype), jnp.zeros((0, 3, 3), q.dtype))
+    return SitePoses(*_site_poses(sys, q))
+
+
+def site_jacobian(
+    sys: System, q: Float[Array, " nq"], site: int
+) -> Float[Array, "6 nv"]:
+    r"""Compute the matrix that maps $\dot q$ to the velocity of a site.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`: coordinates.
+    - `site`: index of the site, static: `sys.site("tip").index`.
+
+    **Returns:** rows 0 to 2 angular velocity, rows 3 to 5 velocity of the origin of the
+    site, in world axes (MuJoCo: `jacr` above `jacp` of `mj_jacSite`).
+    """
+    check_state(sys, q)
+    if not 0 <= site < sys.nsite:
+        raise ValueError(
+            f"There is no site {site}: this system has {sys.nsite} sites, numbered from "
+            "0. Find the number of a site with `sys.sites.names.index(name)`."
+        )
+    return _site_jacobian(sys, q, int(site))
+
+
+def attached_frames(fixed: Frames, links, pos, quat) -> Pose:
+    """Compute frames relative to the nodes that carry them, given the frames in their
+    links.
+
+    **Arguments:**
+
+    - `links`: link of each frame; -1 is the world.
+    - `pos (n, 3, *batch)`, `quat (n, 4, *batch)`: frames in the links.
+    """
+    rot = quaternion_matrix(normalize4(quaternions(quat)))
+    return take_poses(fixed.link, links) @ Pose(rot, vec3(pos))
+
+
+def carriers(tree: Tree, links) -> tuple[int, ...]:
+    """Return the node that carries each of some links; -1 for links fixed to the world,
+    and for the world itself."""
+    return tuple(-1 if link < 0 else tree.link_nodes[link] for link in links)
+
+
+def site_frames(sys: System, fixed: Frames) -> Pose:
+    """Compute the frames of the sites in the nodes that carry them."""
+    sites = sys.sites
+    return attached_frames(fixed, sites.links, sites.pos, sites.quat)
+
+
+def world_site_poses(sys: System, tree: Tree, local: Pose, kin: Kinematics) -> Pose:
+    """Compute the poses of the sites, given `site_frames`."""
+    return take_poses(kin.pose, carriers(tree, sys.sites.links)) @ local
+
+
+def _site_poses_fn(sys: System, q):
+    nodes = tree(sys)
+    fixed = frames(sys, nodes)
+    kin = kinematics(sys, nodes, fixed, q)
+    pose = world_site_poses(sys, nodes, site_frames(sys, fixed), kin)
+    rot = jnp.stack(pose.rot, axis=1)
+    return stack(pose.pos), rot.reshape(sys.nsite, 3, 3, *rot.shape[2:])
+
+
+def _site_jacobian_fn(sys: System, q, site: int):
+    nodes = tree(sys)
+    fixed = frames(sys, nodes)
+    kin = kinematics(sys, nodes, fixed, q)
+    (node,) = carriers(nodes, [sys.sites.links[site]])
+    if node < 0:
+        return jnp.zeros((6, sys.nv, *q.shape[1:]), q.dtype)
+    pose = world_site_poses(sys, nodes, site_frames(sys, fixed), kin)
+    return point_jacobian(nodes, kin, node, take(pose.pos, [site]))
+
+
+def point_jacobian(tree: Tree, kin: Kinematics, node: int, point: Vec3):
+    """Compute the Jacobian of a point `(1, *batch)` on a node, `(6, nv, *batch)`:
+    angular above linear velocity."""
+    dof_nodes = dof_order(tree).nodes
+    moves = [j for j, own in enumerate(dof_nodes) if tree.ancestors[node, own]]
+    axes = take(dof_axes(tree, kin), moves)
+    column = Motion(axes.ang, axes.at(point - take(kin.origin, [node])))
+    full = put(column, moves, len(dof_nodes))
+    return jnp.stack([*full.ang, *full.lin])
+
+
+_site_poses = batch_last(_site_poses_fn)
+_site_jacobian = batch_last(_site_jacobian_fn)
+
+
+# Links.
 
 
 class LinkPoses(NamedTuple):
@@ -94,3 +233,60 @@ def _forward_velocity_fn(sys, q, qd):
 
 _forward = batch_last(_forward_fn)
 _forward_velocity = batch_last(_forward_velocity_fn)
+
+
+# Jacobians.
+
+
+def jacobian(
+    sys: System,
+    q: Float[Array, " nq"],
+    link: int,
+    point: Float[Array, "3"] | None = None,
+) -> Float[Array, "6 nv"]:
+    r"""Compute the matrix $J(q)$ that maps $\dot q$ to the velocity of a point on a link.
+
+    Column by column, $J_j = (\omega_j,\; v_j + \omega_j \times p)$ with the motion
+    axis $(\omega_j, v_j)$ of each degree of freedom that moves the link, else zero.
+    $J^T$ maps a torque and a force at the point to joint forces.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`: coordinates.
+    - `link`: index of the link, static: `sys.link("foot").index`.
+    - `point`: point on the link, in its frame, m. Default: its origin.
+
+    **Returns:** rows 0 to 2 angular velocity, rows 3 to 5 velocity of the point, in
+    world axes (MuJoCo: `jacr` above `jacp` of `mj_jac`).
+
+    ??? cite "Reference"
+        Featherstone, *Rigid Body Dynamics Algorithms*, 2008, section 4.5 (geometric
+        Jacobian).
+    """
+    check_state(sys, q)
+    if point is not None:
+        check_shape("point", point, {"xyz": 3})
+    if not 0 <= link < sys.nlink:
+        raise ValueError(
+            f"There is no link {link}: links are numbered from 0 to {sys.nlink - 1}. "
+            "Find the number of a link with `sys.link(name).index`."
+        )
+    return _jacobian(sys, q, int(link), point)
+
+
+def _jacobian_fn(sys, q, link, point):
+    nodes = tree(sys)
+    fixed = frames(sys, nodes)
+    kin = kinematics(sys, nodes, fixed, q)
+    node = nodes.link_nodes[link]
+    if node < 0:
+        return jnp.zeros((6, sys.nv, *q.shape[1:]), q.dtype)
+    pose = take(link_poses(nodes, fixed, kin), [link])
+    pos = pose.pos
+    if point is not None:
+        pos = pose.point(Vec3(*(point[k][None] for k in range(3))))
+    return point_jacobian(nodes, kin, node, pos)
+
+
+_jacobian = batch_last(_jacobian_fn)

@@ -1,26 +1,16 @@
 """Model of a robot: structure and primary parameters."""
 
-from ._actuator_laws import (
+from ._actuators import (
+    Actuators as Actuators,
+    ActuatorStructure as ActuatorStructure,
     DCMotors as DCMotors,
     MuscleActivations as MuscleActivations,
     Muscles as Muscles,
     PIDs as PIDs,
 )
-from ._actuators import (
-    Actuators as Actuators,
-    ActuatorStructure as ActuatorStructure,
-)
-from ._colliders import (
-    Collider as Collider,
-    collider_of as collider_of,
-    register_collider as register_collider,
-)
-from ._equalities import Equalities as Equalities
-from ._geoms import Geoms as Geoms, Pairs as Pairs
-from ._height_fields import HeightFields as HeightFields
+from ._changes import replace_shape as replace_shape, set_mocap as set_mocap
+from ._checks import check_state as check_state
 from ._inactive import Inactive as Inactive, inactive_parameters as inactive_parameters
-from ._joints import Joints as Joints
-from ._keyframes import Keyframe as Keyframe, Keyframes as Keyframes
 from ._kinds import (
     Activation as Activation,
     ActivationState as ActivationState,
@@ -35,13 +25,12 @@ from ._kinds import (
     Transmission as Transmission,
     WrapKind as WrapKind,
 )
-from ._links import Links as Links
 from ._meshes import (
+    HeightFields as HeightFields,
     HullGraph as HullGraph,
     Meshes as Meshes,
     MeshSurfaces as MeshSurfaces,
 )
-from ._mocap import set_mocap as set_mocap
 from ._names import (
     ActuatorRef as ActuatorRef,
     ElementRef as ElementRef,
@@ -54,14 +43,26 @@ from ._names import (
 )
 from ._pairs import (
     candidate_pairs as candidate_pairs,
+    Collider as Collider,
+    collider_of as collider_of,
+    register_collider as register_collider,
+)
+from ._parts import (
+    Equalities as Equalities,
+    Geoms as Geoms,
+    Joints as Joints,
+    Keyframe as Keyframe,
+    Keyframes as Keyframes,
+    Links as Links,
+    Pairs as Pairs,
+    Sites as Sites,
 )
 from ._random import (
     neutral as neutral,
     random_configuration as random_configuration,
     random_system as random_system,
 )
-from ._replace_shape import replace_shape as replace_shape
-from ._sensor_kinds import (
+from ._sensors import (
     ContactData as ContactData,
     ContactReduction as ContactReduction,
     Cutoff as Cutoff,
@@ -69,18 +70,16 @@ from ._sensor_kinds import (
     SENSOR_FACTS as SENSOR_FACTS,
     SensorKind as SensorKind,
     SensorObject as SensorObject,
+    Sensors as Sensors,
     Stage as Stage,
 )
-from ._sensors import Sensors as Sensors
 from ._shape_kinds import register_shape as register_shape, ShapeKind as ShapeKind
 from ._show import show as show
-from ._sites import Sites as Sites
 from ._state import State as State
 from ._system import System as System
 from ._tendons import PathPoint as PathPoint, Tendons as Tendons
 from ._tree import Tree as Tree, tree as tree
 from ._validate import (
     check_finite as check_finite,
-    check_state as check_state,
     validate as validate,
 )

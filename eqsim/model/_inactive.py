@@ -4,7 +4,8 @@ There is one function for each part of a robot, which yields what its structure
 disables. Add a rule here for every new feature that can be absent.
 """
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,12 +13,15 @@ import jax
 import jax.tree_util as jtu
 import numpy as np
 
-from ._inactive_actuators import actuators
-from ._inactive_meshes import height_fields, meshes
-from ._inactive_rules import beyond, rows, Rule
+from ._checks import declared, parts
 from ._kinds import (
+    Activation,
+    ActivationState,
+    Bias,
     Cone,
+    Control,
     EqualityKind,
+    Gain,
     GeomKind,
     JointKind,
     Transmission,
@@ -25,8 +29,210 @@ from ._kinds import (
 )
 from ._pairs import candidate_pairs, weld_links
 from ._shape_kinds import AnyKind
-from ._shapes import declared, parts
 from ._system import System
+
+
+# Rules.
+
+
+class Rule(NamedTuple):
+    """Array entries that are disabled.
+
+    - `path`: path of the array.
+    - `marks`: True for disabled entries; one mark may stand for a row, or for the whole
+        array.
+    - `reason`: reason why they are disabled.
+    """
+
+    path: str
+    marks: Any
+    reason: str
+
+
+def rows(marks: Sequence[bool]) -> np.ndarray:
+    return np.asarray(marks, bool)
+
+
+def beyond(counts: Sequence[int], width: int) -> np.ndarray:
+    """Return True for the entries of each row after the first `count`."""
+    return np.arange(width) >= np.reshape(np.asarray(counts, int), (-1, 1))
+
+
+# Actuators.
+
+
+def actuators(sys: System) -> Iterator[Rule]:
+    """Yield rules of actuators, muscles, DC motors and PID servos."""
+    actuators = sys.actuators
+    for name, limited in (
+        ("ctrl", actuators.ctrl_limited),
+        ("force", actuators.force_limited),
+        ("act", actuators.act_limited),
+    ):
+        off = rows([not flag for flag in limited])
+        yield Rule(f"actuators.{name}_range", off, f"Actuators.{name}_limited is False")
+    filters = (Activation.FILTER, Activation.FILTER_EXACT)
+    marks = [kind not in filters for kind in actuators.activation]
+    yield Rule("actuators.time_constant", rows(marks), "the actuator has no filter")
+    marks = [not states for states in actuators.states]
+    yield Rule("actuators.act_range", rows(marks), "the actuator has no activation")
+    marks = [kind is Activation.DC_MOTOR for kind in actuators.activation]
+    reason = "the states of a DC motor have bounds of their own"
+    yield Rule("actuators.act_range", rows(marks), reason)
+    off = [not enabled for enabled in actuators.enabled]
+    for name in ("gain", "bias", "force_range"):
+        yield Rule(f"actuators.{name}", rows(off), "the actuator is disabled")
+    marks = [kind is not Transmission.SLIDER_CRANK for kind in actuators.transmissions]
+    yield Rule("actuators.crank_length", rows(marks), "the actuator has no crank")
+    marks = [
+        joint == -1 and kind is not Transmission.TENDON or count > 1
+        for joint, kind, count in zip(
+            actuators.joints, actuators.transmissions, actuators.num_outputs
+        )
+    ]
+    reason = "the actuator does not act on a joint or tendon with one force"
+    fields = ("damping", "damping_poly", "armature")
+    for name in [name for name in fields if vars(actuators)[name] is not None]:
+        yield Rule(f"actuators.{name}", rows(marks), reason)
+    yield from _force_laws(sys)
+    yield from _motors(sys)
+    yield from _pids(sys)
+
+
+def _force_laws(sys: System) -> Iterator[Rule]:
+    actuators = sys.actuators
+    kinds = [
+        sys.joints.kinds[joint] if joint >= 0 else None for joint in actuators.joints
+    ]
+    own = {Transmission.SITE: 6, Transmission.ORIENTATION: 0, Transmission.BODY: 0}
+    read = [
+        own.get(transmission, 1 if kind is None else kind.nv)
+        for transmission, kind in zip(actuators.transmissions, kinds)
+    ]
+    read = [n for n, count in zip(read, actuators.num_outputs) for _ in range(count)]
+    reason = "the transmission has fewer directions"
+    yield Rule("actuators.gear", beyond(read, 6), reason)
+    ends = zip(kinds, actuators.transmissions, actuators.targets)
+    marks = [
+        kind is JointKind.FREE
+        or transmission is Transmission.BODY
+        or (transmission is Transmission.SITE and reference == -1)
+        for kind, transmission, (_, reference) in ends
+    ]
+    lengthless = np.outer(marks, [False, True, False])
+    reason = "the force law has other parameters"
+    for name, laws, others in (
+        ("gain", actuators.gains, (Gain.MUSCLE, Gain.DC_MOTOR, Gain.PID)),
+        ("bias", actuators.biases, (Bias.MUSCLE, Bias.DC_MOTOR)),
+    ):
+        yield Rule(f"actuators.{name}", lengthless, "the transmission has no length")
+        yield Rule(f"actuators.{name}", rows([law in others for law in laws]), reason)
+    turns = [gain is Gain.ORIENTATION for gain in actuators.gains]
+    yield Rule("actuators.gain", np.outer(turns, [False, True, True]), reason)
+    turns = [bias is Bias.ORIENTATION for bias in actuators.biases]
+    yield Rule("actuators.bias", np.outer(turns, [False, True, False]), reason)
+    if actuators.muscles is not None:
+        scaled = rows(actuators.muscles.scaled)
+        yield Rule("actuators.muscles.force", scaled, "the peak force is scaled")
+        yield Rule("actuators.muscles.scale", ~scaled, "the peak force is given")
+
+
+# Parameters of DC motors that are used only with a controller, and with one of their
+# states.
+_CONTROLLER = ("proportional", "integral", "derivative", "max_voltage")
+_READ_WITH = {
+    ActivationState.SLEW: ("max_slew",),
+    ActivationState.INTEGRAL: ("integral", "max_integral"),
+    ActivationState.TEMPERATURE: (
+        *("temperature_coefficient", "reference_temperature", "ambient_temperature"),
+        *("thermal_resistance", "thermal_capacitance"),
+    ),
+    ActivationState.BRISTLE: (
+        *("bristle_stiffness", "bristle_damping", "coulomb_friction"),
+        *("static_friction", "stribeck_velocity"),
+    ),
+    ActivationState.CURRENT: ("time_constant", "max_current_rate"),
+}
+
+
+def _motors(sys: System) -> Iterator[Rule]:
+    actuators, motors = sys.actuators, sys.actuators.motors
+    if motors is None:
+        return
+    controls = {Control.POSITION, Control.VELOCITY, Control.FORCE}
+    marks = [not controls & set(actuators.inputs[k]) for k in motors.owners]
+    for name in _CONTROLLER:
+        yield Rule(
+            f"actuators.motors.{name}", rows(marks), "the motor has no controller"
+        )
+    for state, names in _READ_WITH.items():
+        marks = [state not in actuators.states[k] for k in motors.owners]
+        reason = f"the motor has no state {state.value!r}"
+        for name in names:
+            yield Rule(f"actuators.motors.{name}", rows(marks), reason)
+    silent = rows([actuators.biases[k] is not Bias.DC_MOTOR for k in motors.owners])
+    off = rows([not actuators.enabled[k] for k in motors.owners])
+    mechanical = ("cogging", "cogging_periods", "cogging_phase", "bristle_damping")
+    for name in mechanical:
+        reason = "the actuator has another bias"
+        yield Rule(f"actuators.motors.{name}", silent, reason)
+    # As in MuJoCo, bristles of a disabled motor follow its velocity.
+    moving = set(_READ_WITH[ActivationState.BRISTLE]) - {"bristle_damping"}
+    for field in dataclasses.fields(motors):
+        if field.name not in {"owners", "max_integral", *moving}:
+            path = f"actuators.motors.{field.name}"
+            yield Rule(path, off, "the actuator is disabled")
+
+
+def _pids(sys: System) -> Iterator[Rule]:
+    actuators, pids = sys.actuators, sys.actuators.pids
+    if pids is None:
+        return
+    off = rows([not actuators.enabled[k] for k in pids.owners])
+    for state, name in (
+        (ActivationState.INTEGRAL, "integral_gain"),
+        (ActivationState.SLEW, "max_slew"),
+    ):
+        marks = [state not in actuators.states[k] for k in pids.owners]
+        reason = f"the servo has no state {state.value!r}"
+        yield Rule(f"actuators.pids.{name}", rows(marks), reason)
+        yield Rule(f"actuators.pids.{name}", off, "the actuator is disabled")
+    reason = "it only says when the integral stops"
+    yield Rule("actuators.pids.max_integral", True, reason)
+
+
+# Meshes.
+
+
+def meshes(sys: System) -> Iterator[Rule]:
+    """Yield rules of mesh vertices that contacts do not use."""
+    touching = _touching_data(sys, GeomKind.MESH)
+    counts = np.diff(sys.meshes.hulls.vertex_starts)
+    apart = [mesh not in touching for mesh in range(sys.nmesh)]
+    reason = "no shape with this mesh can touch another one"
+    yield Rule("meshes.vertices", np.repeat(rows(apart), counts), reason)
+    inner = rows([True] * sys.meshes.nother)
+    reason = "only vertices of the convex hull touch"
+    yield Rule("meshes.other_vertices", inner, reason)
+
+
+def height_fields(sys: System) -> Iterator[Rule]:
+    """Yield rules of height fields that nothing can touch."""
+    touching, fields = _touching_data(sys, GeomKind.HFIELD), sys.height_fields
+    apart = rows([field not in touching for field in range(sys.nfield)])
+    counts = [a * b for a, b in zip(fields.rows, fields.columns)]
+    reason = "nothing can touch this height field"
+    yield Rule("height_fields.heights", np.repeat(apart, counts), reason)
+    yield Rule("height_fields.size", apart, reason)
+
+
+def _touching_data(sys: System, kind: GeomKind) -> set[int]:
+    geoms = sys.geoms
+    touching = {geom for pair in candidate_pairs(sys) for geom in pair[:2]}
+    return {geoms.data[geom] for geom in touching if geoms.kinds[geom] is kind}
+
+
+# All parts.
 
 
 class Inactive(NamedTuple):

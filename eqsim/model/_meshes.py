@@ -1,14 +1,69 @@
-"""Triangle meshes: vertices are parameters, connectivity is static."""
+"""Meshes and height fields of a robot."""
 
 import dataclasses
+import functools as ft
+import hashlib
 from typing import Any
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
-from ._connectivity import AbstractConnectivity
 from ._fields import as_array
+
+
+# Connectivity.
+
+
+class AbstractConnectivity:
+    """A set of integer arrays that is hashable by content.
+
+    JAX hashes the static fields of a robot in every call of a compiled function. The
+    hash is computed once, so its cost does not depend on the size of the arrays.
+    Subclasses are dataclasses whose fields are integer arrays.
+    """
+
+    def __post_init__(self):
+        for name, value in vars(self).items():
+            # Copied, because the array becomes read-only.
+            array = np.array(value, np.int32)
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays by name."""
+        names = (field.name for field in dataclasses.fields(self))  # pyright: ignore
+        return {name: vars(self)[name] for name in names}
+
+    @ft.cached_property
+    def digest(self) -> bytes:
+        """Hash of the content."""
+        found = hashlib.sha256(type(self).__name__.encode())
+        for name, array in self.arrays.items():
+            found.update(f"{name}{array.shape}".encode())
+            found.update(array.tobytes())
+        return found.digest()
+
+    @ft.cached_property
+    def _hash(self) -> int:
+        # Python's hash of bytes differs between processes, but copies keep this value.
+        return int.from_bytes(self.digest[:7], "little")
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other) -> bool:
+        if self is other:
+            return True
+        return type(self) is type(other) and self.digest == other.digest
+
+    def __repr__(self) -> str:
+        sizes = (f"{name}: {array.size}" for name, array in self.arrays.items())
+        return f"{type(self).__name__}({', '.join(sizes)})"
+
+
+# Meshes.
 
 
 _CELLS = (-0.75, -0.25, 0.25, 0.75)
@@ -203,3 +258,81 @@ class Meshes(eqx.Module):
         """Return the vertices of a mesh that are not on its hull, `(n, 3)`."""
         first, last = self.surfaces.span(mesh)
         return self.other_vertices[first:last]
+
+
+# Height fields.
+
+
+class HeightFields(eqx.Module):
+    r"""Terrain on regular grids, referred to by `Geoms.data` of shapes of kind
+    `HFIELD`.
+
+    Rows run along y and columns along x of the frame of the shape, from the negative to
+    the positive side. Each cell of the grid consists of two triangles, divided by the
+    diagonal from its first corner to the opposite one. Below the surface, the terrain
+    is solid down to z = -base.
+
+    Heights are in meters, not relative to a scale as in MuJoCo. To randomize a terrain,
+    write its heights: `eqx.tree_at(lambda s: s.height_fields.heights, sys,
+    terrain.ravel())`.
+
+    **Arguments:**
+
+    - `names`, `rows`, `columns`: one entry per height field; at least two rows and
+        columns.
+    - `heights`: z of the grid points, in row-major order, one field after the other, m.
+        Heights must be above -base.
+    - `size`: half length along x, half length along y, and base, m.
+    - `capacity`: largest number of contacts of each height field with one other
+        shape. Each possible contact adds rows to the constraint solver. If a shape
+        touches more triangles, its deepest contacts are kept, and `solve` reports that
+        it has not converged.
+    """
+
+    names: tuple[str, ...] = eqx.field(static=True)
+    rows: tuple[int, ...] = eqx.field(static=True)
+    columns: tuple[int, ...] = eqx.field(static=True)
+    heights: Float[Array, " nheight"] = eqx.field(converter=as_array)
+    size: Float[Array, "nfield 3"] = eqx.field(converter=as_array)
+    capacity: tuple[int, ...] = eqx.field(static=True)
+
+    def __check_init__(self):
+        for name, rows, columns in zip(self.names, self.rows, self.columns):
+            if rows < 2 or columns < 2:
+                raise ValueError(
+                    f"Height field {name!r} has {rows} rows and {columns} columns. Use at "
+                    "least two of each."
+                )
+        if len(self.capacity) != self.nfield or min(self.capacity, default=1) < 1:
+            raise ValueError(
+                "HeightFields.capacity must have one positive number for each of the "
+                f"{self.nfield} height fields, got {self.capacity}."
+            )
+
+    @staticmethod
+    def none() -> "HeightFields":
+        """Return no height fields."""
+        return HeightFields((), (), (), np.zeros(0), np.zeros((0, 3)), ())
+
+    @property
+    def nfield(self) -> int:
+        """Number of height fields."""
+        return len(self.names)
+
+    @property
+    def nheight(self) -> int:
+        """Number of grid points of all height fields."""
+        return sum(map(int.__mul__, self.rows, self.columns))
+
+    def span(self, field: int) -> tuple[int, int]:
+        """Return the range of a height field in `heights`."""
+        counts = [a * b for a, b in zip(self.rows, self.columns)]
+        start = sum(counts[:field])
+        return start, start + counts[field]
+
+    def grid(self, field: int) -> Any:
+        """Return the heights of a field, `(rows, columns)`."""
+        first, last = self.span(field)
+        shape = self.rows[field], self.columns[field]
+        heights = self.heights[first:last]
+        return heights.reshape(*shape, *heights.shape[1:])

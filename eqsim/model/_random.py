@@ -9,30 +9,29 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._calls import patterned
 from .._keys import is_key
-from .._patterns import patterned
-from ._equalities import Equalities
 from ._kinds import Cone, Integrator, JointKind
+from ._parts import Equalities
 from ._random_actuators import (
     random_actuators,
     with_actuator_laws,
     with_joint_laws,
+    with_transmissions as _with_transmissions,
 )
-from ._random_equalities import random_equalities
-from ._random_keyframes import random_keyframes
-from ._random_meshes import add_meshes
 from ._random_parts import (
+    add_meshes,
     Plan,
     random_exceptions,
     random_geoms,
     random_joints,
+    random_keyframes,
     random_links,
     random_plan,
     unit,
 )
 from ._random_sensors import add_sensors
-from ._random_tendons import add_sites, add_tendons, TendonOptions
-from ._random_transmissions import with_transmissions as _with_transmissions
+from ._random_tendons import add_sites, add_tendons, random_equalities, TendonOptions
 from ._system import System
 
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from ._kinds import JointKind
 from ._pairs import is_measured
-from ._sensor_kinds import (
+from ._sensors import (
+    Attachment,
     ContactData,
     ContactReduction,
     Cutoff,
@@ -14,8 +15,8 @@ from ._sensor_kinds import (
     SENSOR_FACTS,
     SensorKind,
     SensorObject,
+    Sensors,
 )
-from ._sensors import Attachment, Sensors
 from ._system import System
 
 

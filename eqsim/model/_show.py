@@ -8,7 +8,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ._kinds import Activation, GeomKind, Transmission, WrapKind
-from ._sensor_kinds import SensorObject
+from ._sensors import SensorObject
 
 
 if TYPE_CHECKING:

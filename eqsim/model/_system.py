@@ -1,17 +1,11 @@
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from .._patterns import AbstractPatterned, Pattern
+from .._calls import AbstractPatterned, Pattern, with_pattern
 from ._actuators import Actuators
-from ._equalities import Equalities
 from ._fields import as_array
-from ._geoms import Geoms, Pairs
-from ._height_fields import HeightFields
-from ._joints import Joints
-from ._keyframes import Keyframe, Keyframes
 from ._kinds import Cone, Integrator
-from ._links import Links
-from ._meshes import Meshes
+from ._meshes import HeightFields, Meshes
 from ._names import (
     ActuatorRef,
     ElementRef,
@@ -24,8 +18,8 @@ from ._names import (
     SiteRef,
     span,
 )
+from ._parts import Equalities, Geoms, Joints, Keyframe, Keyframes, Links, Pairs, Sites
 from ._sensors import Sensors
-from ._sites import Sites
 from ._tendons import Tendons
 
 
@@ -56,7 +50,8 @@ class System(AbstractPatterned):
     - `meshes`, `height_fields`: meshes and height fields of shapes of these kinds; none
         by default.
     - `pattern`: known zeros and ones at the time when the robot was loaded: a hint to
-        the kernel compiler, which does not affect results and need not be updated.
+        the kernel compiler, which does not affect results and need not be updated. It
+        is part of the structure, see `without_pattern`.
     """
 
     links: Links
@@ -92,6 +87,15 @@ class System(AbstractPatterned):
         from ._show import show
 
         return show(self)
+
+    def without_pattern(self) -> "System":
+        """Return the robot without known zeros and ones.
+
+        Robots of one structure that were loaded separately then share compiled programs,
+        and can be stacked to a batch: `jax.tree.map(lambda *x: jnp.stack(x), *robots)`.
+        Robots whose numbers were changed after loading have the same pattern already.
+        """
+        return with_pattern(self, Pattern())
 
     @property
     def nq(self) -> int:

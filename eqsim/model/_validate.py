@@ -1,21 +1,19 @@
 """Checks of parameters when a robot is loaded or built, never in a step."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from ._checks import check_solimp, known, reject
-from ._colliders import has_collider
+from ._checks import check_shapes, check_solimp, joint_quaternions, known, reject
 from ._kinds import JointKind
-from ._pairs import candidate_pairs
-from ._shapes import check_shapes
+from ._pairs import candidate_pairs, has_collider
 from ._system import System
-from ._validate_actuators import check_actuators, check_independent_slides
-from ._validate_sensors import check_sensors
-from ._validate_tendons import check_sites, check_tendons
+from ._validate_parts import (
+    check_actuators,
+    check_independent_slides,
+    check_sensors,
+    check_sites,
+    check_tendons,
+)
 
 
 def validate(sys: System) -> System:
@@ -53,79 +51,6 @@ def validate(sys: System) -> System:
     ):
         check(sys)
     return sys
-
-
-def check_state(
-    sys: System,
-    q: Any = None,
-    qd: Any = None,
-    ctrl: Any = None,
-    act: Any = None,
-) -> None:
-    """Check shapes and types of the robot's arrays, and of coordinates, velocities,
-    controls, activations and quaternions.
-
-    **Arguments:**
-
-    - `sys`: the robot.
-    - `q`, `qd`, `ctrl`, `act`: arrays to check; None is skipped.
-
-    **Raises:** `ValueError` with the expected and the actual shape or type.
-    """
-    check_shapes(sys)
-    _check_shape(
-        q,
-        "q",
-        "nq",
-        sys.nq,
-        "coordinates of all joints: 7 for a free joint, 4 "
-        "for a ball joint, 1 for a hinge or slide",
-    )
-    _check_shape(
-        qd,
-        "qd",
-        "nv",
-        sys.nv,
-        "velocities of all joints: 6 for a free joint, 3 "
-        "for a ball joint, 1 for a hinge or slide",
-    )
-    _check_shape(ctrl, "ctrl", "nu", sys.nu, "one number per control")
-    meaning = "the activations of all actuators"
-    _check_shape(act, "act", "na", sys.na, meaning)
-    numbers = known(q)
-    if numbers is None:
-        return
-    for name, quat in _joint_quaternions(sys, numbers):
-        if not np.any(quat):
-            raise ValueError(
-                f"The quaternion of joint {name!r} in q is zero, which is no "
-                "orientation. Use (1, 0, 0, 0) for the orientation at rest."
-            )
-
-
-def _check_shape(value: Any, name: str, size: str, count: int, meaning: str) -> None:
-    if value is None:
-        return
-    if np.shape(value) != (count,):
-        raise ValueError(
-            f"{name} has shape {np.shape(value)}, but this system has {size} = "
-            f"{count}: pass an array of shape ({count},) ({meaning}). For a batch use "
-            "eqx.filter_vmap."
-        )
-    if not jnp.issubdtype(jnp.result_type(value), jnp.floating):
-        raise ValueError(
-            f"{name} must be floating point, but is {jnp.result_type(value)}. Write "
-            f"jnp.asarray({name}, float)."
-        )
-
-
-def _joint_quaternions(sys: System, q: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    joints = sys.joints
-    for name, kind, start in zip(joints.names, joints.kinds, joints.q_starts):
-        if kind is JointKind.FREE:
-            start += 3
-        if kind.nq > 1:
-            yield name, q[..., start : start + 4]
 
 
 def check_finite(sys: System) -> None:
@@ -283,7 +208,7 @@ def _check_joints(sys: System) -> None:
     check_solimp(joints.friction_solimp, dofs, "Joint {name!r}", "friction_solimp")
     for field, value in (("ref", joints.ref), ("spring_ref", joints.spring_ref)):
         value = known(value)
-        for name, quat in () if value is None else _joint_quaternions(sys, value):
+        for name, quat in () if value is None else joint_quaternions(sys, value):
             if np.any(~np.any(quat, axis=-1)):
                 raise ValueError(
                     f"Joints.{field} of {name!r} is a zero quaternion, which is no "

@@ -3,21 +3,22 @@ state."""
 
 import equinox as eqx
 
-from .._patterns import AbstractPatterned, Pattern
+from .._calls import AbstractPattern, AbstractPatterned, Pattern
 from ..collision import contact_plan, geom_frames, GeomFrames
 from ..constraint import contact_friction, Friction
-from ..dynamics._actuation_inputs import actuation_constants
+from ..dynamics._actuation import actuation_constants
+from ..dynamics._articulated import node_bodies, NodeBodies
 from ..dynamics._ellipsoids import Ellipsoids
-from ..dynamics._fluid import fluid_ellipsoids
-from ..dynamics._inertia import node_bodies, NodeBodies
 from ..dynamics._muscle import MuscleScale
+from ..dynamics._passive import fluid_ellipsoids
 from ..dynamics._tendons import tendon_constants, TendonConstants
 from ..kinematics._forward import Frames, frames
 from ..model import System, tree
+from ._pipeline import AbstractPrepared
 from ._rigid_bodies import body_parameters, BodyParameters
 
 
-class Constants(AbstractPatterned):
+class BodyConstants(AbstractPatterned):
     """Quantities that depend on a `System` but not on the state.
 
     - `frames`: constant frames of kinematics.
@@ -28,7 +29,7 @@ class Constants(AbstractPatterned):
     - `muscles`: peak forces and optimal lengths of muscles; None if there are none.
     - `tendons`: constants of the tendons, None if there are none.
     - `fluid`: shapes with fluid forces on ellipsoids; None if there are none.
-    - `pattern`: assumptions about these values, see `_patterns.py`.
+    - `pattern`: assumptions about these values, see `Pattern`.
     """
 
     frames: Frames
@@ -39,17 +40,31 @@ class Constants(AbstractPatterned):
     muscles: MuscleScale | None
     tendons: TendonConstants | None
     fluid: Ellipsoids | None
-    pattern: Pattern = eqx.field(static=True, default=Pattern())
+    pattern: AbstractPattern = eqx.field(static=True, default=Pattern())
 
 
-def derive_bodies(sys: System) -> Constants:
+class PreparedBodies(AbstractPrepared):
+    """A robot, and all quantities that depend on the robot alone.
+
+    `Spring.prepare` and `Positional.prepare` compute it. It takes the place of `sys` in
+    `step` and the other methods, which otherwise prepare the robot in every call.
+
+    - `sys`: the robot.
+    - `constants`: derived quantities, such as masses and inertias of the bodies.
+    """
+
+    sys: System
+    constants: BodyConstants
+
+
+def derive_bodies(sys: System) -> BodyConstants:
     """Compute the constants of a system (batch axes last)."""
     plan, nodes = contact_plan(sys), tree(sys)
     fixed = frames(sys, nodes)
     lumped = node_bodies(sys, nodes, fixed)
     parameters, geoms = body_parameters(nodes, lumped), geom_frames(sys, fixed)
     friction = contact_friction(sys, plan) if plan.size else None
-    return Constants(
+    return BodyConstants(
         frames=fixed,
         nodes=lumped,
         bodies=parameters,

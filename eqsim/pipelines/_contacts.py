@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._batching import batch_last
 from ..collision import contact_plan
-from ..constraint._contact_report import ContactReport
+from ..constraint._contact import ContactReport
 from ..kinematics._center_of_mass import tree_centers
 from ..kinematics._forward import frames, kinematics
 from ..model import check_state, State, System, tree

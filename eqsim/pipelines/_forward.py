@@ -1,14 +1,18 @@
-"""Forward dynamics with contacts for `Generalized`; batch axes are last."""
+"""Forward dynamics with contacts for `Generalized`; batch axes are last.
 
+`prepare` computes what depends on the robot and the pipeline alone. `forward` computes what
+depends on the state, in one record, from kinematics to the solution.
+"""
+
+from collections import OrderedDict
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 
-from .._patterns import AbstractPatterned, Pattern
+from .._calls import AbstractPattern, AbstractPatterned, Pattern
 from ..collision import (
     contact_plan,
-    ContactPoints,
     detect,
     geom_frames,
     GeomFrames,
@@ -20,53 +24,56 @@ from ..constraint import (
     AbstractConstraint,
     ALL,
     Contact,
-    Moment,
+    RobotData,
     tendon_inertia_rows,
+    TendonInertia,
 )
-from ..constraint._costs import Residual
-from ..constraint._newton import constrained, Newton, Solution
-from ..constraint._problem import (
+from ..constraint._costs import LAST_ONSET
+from ..constraint._newton import (
+    ByKind,
+    constrained,
     constraint_forces,
+    Newton,
     node_motion,
     Problem,
     row_forces,
 )
-from ..constraint._softness import LAST_ONSET
-from ..dynamics._actuation import Actuation, actuation, actuator_compensation
-from ..dynamics._actuation_inputs import (
+from ..dynamics._actuation import (
+    Actuation,
+    actuation,
     actuation_constants,
     actuation_inputs,
     ActuationConstants,
+    actuator_compensation,
 )
+from ..dynamics._articulated import node_bodies, node_inertias, NodeBodies
 from ..dynamics._ellipsoids import Ellipsoids
-from ..dynamics._fluid import fluid_ellipsoids, fluid_forces
-from ..dynamics._inertia import node_bodies, node_inertias, NodeBodies
-from ..dynamics._joint_parameters import armature, damping
-from ..dynamics._passive import compensation_forces, spring_forces
-from ..dynamics._rigid import external_forces, inertial_forces
-from ..dynamics._spatial_transmission import Touching
+from ..dynamics._passive import (
+    armature,
+    compensation_forces,
+    damping,
+    external_forces,
+    fluid_ellipsoids,
+    fluid_forces,
+    inertial_forces,
+    spring_forces,
+)
 from ..dynamics._tendons import (
     needed_tendons,
     tendon_constants,
     tendon_forces,
     tendon_kinematics,
     TendonConstants,
-    TendonKinematics,
 )
+from ..dynamics._transmission import Touching
 from ..dynamics._weights import inverse_weights
-from ..kinematics._forward import (
-    Frames,
-    frames,
-    Kinematics,
-    kinematics,
-    Velocities,
-    velocities,
-)
+from ..kinematics._forward import Frames, frames, kinematics, velocities
 from ..model import System, Transmission, tree
 from ..spatial import Force, Vec3
+from ._pipeline import AbstractPrepared
 
 
-class Method(NamedTuple):
+class Settings(NamedTuple):
     """Settings of a pipeline for the equations of motion.
 
     - `constraints`: kinds of constraints.
@@ -80,10 +87,7 @@ class Method(NamedTuple):
 
 
 class Constants(AbstractPatterned):
-    """Quantities that depend on a `System` and a pipeline but not on the state.
-
-    They are computed from the primary parameters once per call of the pipeline, by a
-    differentiable function, and never stored: see `derive`.
+    """Derived quantities of a `System` and a pipeline, independent of the state.
 
     - `frames`: constant frames of kinematics.
     - `bodies`: inertias in the frames of the nodes.
@@ -94,7 +98,7 @@ class Constants(AbstractPatterned):
     - `actuators`: strength of muscles, and frames of transmissions.
     - `onset_width`: width of the onset of contacts, m; None for no smoothing.
     - `fluid`: shapes with fluid forces on ellipsoids; None if there are none.
-    - `pattern`: assumptions about these values, see `_patterns.py`.
+    - `pattern`: known zeros and ones of these values.
     """
 
     frames: Frames
@@ -105,21 +109,41 @@ class Constants(AbstractPatterned):
     actuators: ActuationConstants
     onset_width: Any
     fluid: Ellipsoids | None
-    pattern: Pattern = eqx.field(static=True, default=Pattern())
+    pattern: AbstractPattern = eqx.field(static=True, default=Pattern())
 
 
-def derive(sys: System, method: Method) -> Constants:
-    """Compute the constants of a system and a pipeline (batch axes last)."""
+class Prepared(AbstractPrepared):
+    """A robot, and all quantities that depend on the robot and a pipeline alone.
+
+    `Generalized.prepare` computes it. It takes the place of `sys` in `step`, `solve`,
+    `advance`, `sensors` and the other methods of that pipeline, which otherwise prepare
+    the robot in every call. To change a parameter, change the `System` and prepare it
+    again.
+
+    - `sys`: the robot.
+    - `settings`: settings of the pipeline.
+    - `constants`: derived quantities, such as inverse weights of links.
+    """
+
+    sys: System
+    settings: Settings
+    constants: Constants
+
+
+def derive(sys: System, settings: Settings) -> Constants:
+    """Compute the derived quantities of a robot and a pipeline."""
     nodes = tree(sys)
     fixed = frames(sys, nodes)
     bodies = node_bodies(sys, nodes, fixed)
     weights = inverse_weights(sys, nodes, fixed, bodies)
-    width = method.smoothing
+    width = settings.smoothing
     return Constants(
         frames=fixed,
         bodies=bodies,
         geoms=split_frames(sys, fixed),
-        constraints=tuple(kind.constants(sys, weights) for kind in method.constraints),
+        constraints=tuple(
+            kind.constants(sys, weights) for kind in settings.constraints
+        ),
         tendons=tendon_constants(sys, nodes, fixed),
         actuators=actuation_constants(sys, nodes, fixed, bodies),
         onset_width=None if width is None else width[None],
@@ -127,159 +151,173 @@ def derive(sys: System, method: Method) -> Constants:
     )
 
 
-class Forward(NamedTuple):
-    """Forward dynamics at one state.
+def prepare(sys: System, settings: Settings) -> Prepared:
+    """Compute all quantities that depend on a robot and a pipeline alone."""
+    return Prepared(sys, settings, derive(sys, settings))
 
-    - `kin`, `velocities`: poses and velocities of the nodes.
-    - `problem`, `solution`: the convex problem, and its solution.
-    - `counts`: number of rows of each kind of constraint in the problem.
-    - `points`: contact points, None if there are none.
-    - `drive`: the actuators.
-    - `tendons`: kinematics of the required tendons; None if there are none.
-    - `every_point`: see `Moment`.
+
+class StepInputs(NamedTuple):
+    """State and inputs of a robot, `(n, *batch)`.
+
+    - `q`, `qd`, `act`: coordinates, velocities and activations.
+    - `ctrl`: inputs of the actuators.
+    - `external`: torques and forces on the links, `(nlink, 6, *batch)`, or None.
     """
 
-    kin: Kinematics
-    velocities: Velocities
-    problem: Problem
-    counts: tuple[int, ...]
-    points: ContactPoints | None
-    solution: Solution
-    drive: Actuation
-    tendons: TendonKinematics | None
-    every_point: ContactPoints | None
+    q: Any
+    qd: Any
+    act: Any
+    ctrl: Any
+    external: Any
 
 
-def forward(
-    sys: System, method: Method, constants: Constants, q, qd, act, ctrl, external
-) -> Forward:
+def forward(prepared: Prepared, inputs: StepInputs) -> RobotData:
     """Compute accelerations and the quantities that determine them."""
-    nodes, fixed = tree(sys), constants.frames
-    kin = kinematics(sys, nodes, fixed, q)
-    speed = velocities(sys, nodes, kin, qd)
-    width = constants.onset_width
-    points, listing = _contacts(sys, constants, kin)
-    inertia = node_inertias(constants.bodies, kin)
-    where = sys, nodes, constants.frames, constants.actuators, kin, q
-    inputs = actuation_inputs(*where, _touching(sys, method, constants, points))
-    drive = actuation(sys, q, qd, act, ctrl, inputs)
-    tau = drive.tau + spring_forces(sys, q) + damping(sys).force(qd)
+    sys, settings, constants = prepared.sys, prepared.settings, prepared.constants
+    nodes = tree(sys)
+    now = positions_and_velocities(prepared, inputs.q, inputs.qd, inputs.act)
+    now = _with_contacts(prepared, now)
+    inertia = node_inertias(constants.bodies, now.kin)
+    now, tau = _with_joint_forces(prepared, now, inputs.ctrl)
+    force = _smooth_forces(prepared, now, inputs.external)
+    force = force - inertial_forces(inertia, now.velocities)
+    if not all(type(kind) in map(type, ALL) for kind in settings.constraints):
+        now = _with_every_point(prepared, now)
+    rotor = armature(sys) + jnp.zeros_like(tau)
+    problem = Problem(now.kin, inertia, force, tau, rotor, _rows(prepared, now))
+    solution = constrained(nodes, problem, settings.solver)
+    return now._replace(problem=problem, solution=solution)
+
+
+def positions_and_velocities(prepared: Prepared, q, qd, act) -> RobotData:
+    """Return the record of a state with the poses and velocities of the nodes."""
+    sys, constants = prepared.sys, prepared.constants
+    nodes = tree(sys)
+    kin = kinematics(sys, nodes, constants.frames, q)
+    return RobotData(
+        fixed=constants.frames,
+        geoms=constants.geoms,
+        onset_width=constants.onset_width,
+        q=q,
+        qd=qd,
+        act=act,
+        kin=kin,
+        velocities=velocities(sys, nodes, kin, qd),
+    )
+
+
+def _with_contacts(prepared: Prepared, now: RobotData) -> RobotData:
+    """Add the points that are always computed, and the listing of the other pairs."""
+    sys, width = prepared.sys, now.onset_width
+    plan, listed = split_plan(sys)
+    if plan.size:
+        now = now._replace(points=detect(sys, plan, now.geoms, now.kin, width))
+    if listed is not None:
+        assert now.geoms.listed is not None, "listed pairs have frames"
+        reach = None if width is None else LAST_ONSET * jnp.maximum(width, 0.0)
+        found = list_contacts(sys, listed, now.geoms.listed, now.kin, reach)
+        now = now._replace(listing=found)
+    return now
+
+
+def _with_every_point(prepared: Prepared, now: RobotData) -> RobotData:
+    """Add the points of all pairs that could touch."""
+    sys, plan = prepared.sys, contact_plan(prepared.sys)
+    if not plan.size:
+        return now
+    geoms = geom_frames(sys, now.fixed)
+    return now._replace(every_point=detect(sys, plan, geoms, now.kin, now.onset_width))
+
+
+def _with_joint_forces(
+    prepared: Prepared, now: RobotData, ctrl
+) -> tuple[RobotData, Any]:
+    """Add actuators and tendons; return joint forces without constraints as well."""
+    sys, constants = prepared.sys, prepared.constants
+    touching = _touching(prepared, now)
+    inputs = actuation_inputs(
+        sys, tree(sys), now.fixed, constants.actuators, now.kin, now.q, touching
+    )
+    drive = actuation(sys, now.q, now.qd, now.act, ctrl, inputs)
+    tau = drive.tau + spring_forces(sys, now.q) + damping(sys).force(now.qd)
     if inputs.compensation is not None:
         # This force is also included in the forces on the links.
         tau = tau - actuator_compensation(sys, inputs.compensation)
-    tendons = _tendons(sys, constants, kin, q)
-    if tendons is not None and constants.tendons is not None:
-        tau = tau + tendon_forces(sys, constants.tendons, tendons, qd)
-    force = _smooth_forces(sys, constants, kin, speed, external)
-    force = force - inertial_forces(inertia, speed)
-    now = Moment(
-        fixed,
-        kin,
-        speed,
-        q,
-        qd,
-        points,
-        tendons,
-        width,
-        listing,
-        constants.geoms.listed,
-    )
-    if not all(type(kind) in map(type, ALL) for kind in method.constraints):
-        now = now._replace(every_point=every_point(sys, fixed, kin, width))
-    rows = _rows(sys, method, constants, now)
-    rotor = armature(sys) + jnp.zeros_like(tau)
-    flat = tuple(row for own in rows for row in own) + tendon_inertia_rows(sys, now)
-    problem = Problem(kin, inertia, force, tau, rotor, flat)
-    solution = constrained(nodes, problem, method.solver)
-    counts, every = tuple(map(len, rows)), now.every_point
-    return Forward(kin, speed, problem, counts, points, solution, drive, tendons, every)
+    now, chosen = now._replace(drive=drive), needed_tendons(sys)
+    if constants.tendons is None or not any(chosen):
+        return now, tau
+    local = constants.tendons.frames
+    tendons = tendon_kinematics(sys, tree(sys), local, now.kin, now.q, chosen)
+    tau = tau + tendon_forces(sys, constants.tendons, tendons, now.qd)
+    return now._replace(tendons=tendons), tau
 
 
-def _contacts(sys: System, constants: Constants, kin: Kinematics):
-    """Return the points that are always computed, and the listing of the other pairs."""
-    plan, listed = split_plan(sys)
-    width, frames, points, listing = constants.onset_width, constants.geoms, None, None
-    if plan.size:
-        points = detect(sys, plan, frames, kin, width)
-    if listed is not None:
-        assert frames.listed is not None, "listed pairs have frames"
-        reach = None if width is None else LAST_ONSET * jnp.maximum(width, 0.0)
-        listing = list_contacts(sys, listed, frames.listed, kin, reach)
-    return points, listing
+def actuators(prepared: Prepared, now: RobotData, ctrl) -> Actuation:
+    """Compute the forces of all actuators, without those that act through contacts."""
+    sys, local = prepared.sys, prepared.constants.actuators
+    inputs = actuation_inputs(sys, tree(sys), now.fixed, local, now.kin, now.q)
+    return actuation(sys, now.q, now.qd, now.act, ctrl, inputs)
 
 
-def every_point(sys: System, fixed: Frames, kin: Kinematics, width):
-    """Return the points of all pairs that could touch; None if there are none."""
-    plan = contact_plan(sys)
-    if not plan.size:
-        return None
-    return detect(sys, plan, geom_frames(sys, fixed), kin, width)
-
-
-def _smooth_forces(
-    sys: System, constants: Constants, kin: Kinematics, speed: Velocities, external
-) -> Force:
-    """Sum gravity compensation, fluid drag and external forces on the nodes."""
-    where = tree(sys), constants.frames, kin
-    force = compensation_forces(sys, *where)
-    if sys.has_fluid:
-        force = force + fluid_forces(sys, *where, speed.velocity, constants.fluid)
-    if external is not None:
-        force = force + external_forces(sys, *where, external)
-    return force
-
-
-def _touching(
-    sys: System, method: Method, constants: Constants, points
-) -> Touching | None:
+def _touching(prepared: Prepared, now: RobotData) -> Touching | None:
     """Return the contact points, for actuators that act through contacts."""
+    sys, points = prepared.sys, now.points
     if points is None or Transmission.BODY not in sys.actuators.transmissions:
         return None
-    margins = [
-        own.parameters.friction.margin
-        for kind, own in zip(method.constraints, constants.constraints, strict=True)
-        if isinstance(kind, Contact)
-    ]
-    if not margins:
+    own = contact_constants(prepared)
+    if own is None or own.parameters is None:
         return None
     plan, links = contact_plan(sys), sys.geoms.links
     pairs = [plan.pairs[pair] for pair in plan.point_pairs]
     normal = Vec3(*points.frame[:3])
-    active = points.valid & (points.dist < margins[0])
+    active = points.valid & (points.dist < own.parameters.friction.margin)
     ends = tuple((links[a], links[b]) for a, b, _ in pairs)
     return Touching(ends, plan.nodes, points.pos, normal, active)
 
 
-def _rows(sys: System, method: Method, constants: Constants, now: Moment):
-    """Compute the rows of each kind of constraint."""
-    return [
-        () if own is None else kind.rows(sys, own, now)
-        for kind, own in zip(method.constraints, constants.constraints, strict=True)
-    ]
+def _smooth_forces(prepared: Prepared, now: RobotData, external) -> Force:
+    """Sum gravity compensation, fluid drag and external forces on the nodes."""
+    sys, nodes, fixed, kin = prepared.sys, tree(prepared.sys), now.fixed, now.kin
+    force = compensation_forces(sys, nodes, fixed, kin)
+    if sys.has_fluid:
+        velocity, shapes = now.velocities.velocity, prepared.constants.fluid
+        force = force + fluid_forces(sys, nodes, fixed, kin, velocity, shapes)
+    if external is not None:
+        force = force + external_forces(sys, nodes, fixed, kin, external)
+    return force
 
 
-def _tendons(
-    sys: System, constants: Constants, kin: Kinematics, q
-) -> TendonKinematics | None:
-    """Compute the kinematics of the required tendons; None if there are none."""
-    chosen = needed_tendons(sys)
-    if constants.tendons is None or not any(chosen):
-        return None
-    return tendon_kinematics(sys, tree(sys), constants.tendons.frames, kin, q, chosen)
+def _rows(prepared: Prepared, now: RobotData) -> OrderedDict[type, tuple]:
+    """Compute the rows of each kind of constraint, and those of tendon inertia."""
+    sys, settings, found = prepared.sys, prepared.settings, OrderedDict()
+    pairs = zip(settings.constraints, prepared.constants.constraints, strict=True)
+    for kind, own in pairs:
+        rows = () if own is None else kind.rows(sys, own, now)
+        if rows:
+            found[type(kind)] = (*found.get(type(kind), ()), *rows)
+    inertia = tendon_inertia_rows(sys, now)
+    if inertia:
+        found[TendonInertia] = inertia
+    return found
 
 
-def constraint_rows(now: Forward) -> Problem:
-    """Return the problem with the rows of constraints alone."""
-    return now.problem._replace(rows=now.problem.rows[: sum(now.counts)])
+def contact_constants(prepared: Prepared) -> Any:
+    """Return the constants of contacts; None if no shapes can touch."""
+    pairs = zip(prepared.settings.constraints, prepared.constants.constraints)
+    return next((own for kind, own in pairs if isinstance(kind, Contact)), None)
 
 
-def solved_forces(sys: System, now: Forward) -> list[Residual]:
-    """Compute the forces of all rows of constraints at the solution."""
-    qdd, problem = now.solution.qdd, constraint_rows(now)
-    motion = node_motion(tree(sys), now.kin, qdd)
-    return row_forces(problem, motion, qdd, now.solution.pieces[: len(problem.rows)])
+def solved_forces(prepared: Prepared, now: RobotData) -> ByKind:
+    """Compute the forces of all rows at the solution."""
+    qdd = now.solution.qdd
+    motion = node_motion(tree(prepared.sys), now.kin, qdd)
+    return row_forces(now.problem, motion, qdd, now.solution.pieces)
 
 
-def solved_constraint_forces(sys: System, now: Forward, forces: list[Residual]):
+def solved_constraint_forces(prepared: Prepared, now: RobotData, forces: ByKind):
     """Compute the joint forces of all constraints, given those of all rows."""
-    return constraint_forces(tree(sys), constraint_rows(now), forces)
+    rows, forces = now.problem.rows.copy(), forces.copy()
+    for every in (rows, forces):
+        every.pop(TendonInertia, None)
+    problem = now.problem._replace(rows=rows)
+    return constraint_forces(tree(prepared.sys), problem, forces)

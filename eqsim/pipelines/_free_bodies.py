@@ -7,19 +7,19 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
+from ..constraint import RobotData
 from ..dynamics._coriolis import free_gyroscopic
 from ..dynamics._tendons import tendon_inertia
 from ..dynamics._velocity_derivatives import SmoothDamping
-from ..kinematics._structure import split_dofs
+from ..kinematics._forward import split_dofs
 from ..model import System, Tree, tree
 from ..model._gather import concatenate, take
 from ..spatial import ArticulatedInertia, Force, Mat3, Motion
 from ..spatial._matrix6 import full_matrix6, Matrix6, solve6
 from ..spatial._vector import congruence, diagonal
-from ._forward import Forward
 
 
-def with_free_bodies(sys: System, now: Forward, qdd, damping: SmoothDamping, jac):
+def with_free_bodies(sys: System, now: RobotData, qdd, damping: SmoothDamping, jac):
     """Replace the accelerations of free bodies that carry no other moving body by those
     of the full implicit step with all of $D$ (MuJoCo: `mjd_freeMhat`)."""
     nodes = tree(sys)

@@ -10,7 +10,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
-from ..constraint import AbstractConstraint, ALL, Newton
+from ..constraint import AbstractConstraint, ALL, Newton, RobotData
 from ..model import check_finite, check_state, SensorKind, State, System
 from ..model._fields import as_array
 from ..spatial._vector import stack
@@ -21,16 +21,16 @@ from ._contacts import (
     num_reported,
 )
 from ._forward import (
-    Constants,
     derive,
-    Forward,
     forward,
-    Method,
+    Prepared,
+    Settings,
     solved_constraint_forces,
     solved_forces,
+    StepInputs,
 )
 from ._integrators import AbstractIntegrator, integrator_of
-from ._pipeline import AbstractPipeline, check_input, first_state
+from ._pipeline import AbstractPipeline, AbstractPrepared, first_state
 from ._reported import reported_contacts, summed_wrenches
 from ._sensing import measure
 from ._solved import Solved
@@ -87,20 +87,35 @@ class Generalized(AbstractPipeline):
         _check_smoothing(self.smoothing)
         return first_state(sys, q, qd)
 
+    def prepare(self, sys: System) -> Prepared:
+        """Compute all quantities that depend on a robot and this pipeline alone, such as
+        inverse weights of links.
+
+        All methods accept the result in place of the robot, and then compute only what
+        depends on the state: call it before a loop of your own. Derivatives with respect
+        to the robot include those of derived quantities if `prepare` is part of the
+        differentiated function.
+
+        **Arguments:**
+
+        - `sys`: the robot, or a batch of robots under `eqx.filter_vmap`.
+        """
+        check_state(sys)
+        return _prepare(self, sys)
+
     def step(
         self,
-        sys: System,
+        sys: System | Prepared,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> State:
-        integrator = self.integrator or integrator_of(sys)
-        arguments = _arguments(self, sys, state, ctrl, external)
-        return _state(sys, state, _step(integrator, *arguments))
+        parts = self._parts(("state",), sys, state, ctrl, external)
+        return parts["state"]
 
     def solve(
         self,
-        sys: System,
+        sys: System | Prepared,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
@@ -111,17 +126,9 @@ class Generalized(AbstractPipeline):
         """
         return Solved(**self._parts(_SOLVED, sys, state, ctrl, external))
 
-    def _parts(
-        self, wanted: tuple[str, ...], sys: System, state: State, ctrl, external
-    ) -> dict[str, Any]:
-        arguments = _arguments(self, sys, state, ctrl, external)
-        reports = "contacts" in wanted
-        size = num_reported(sys, self.max_contacts) if reports else 0
-        return _with_contacts(sys, state, _solve(wanted, size, *arguments))
-
     def advance(
         self,
-        sys: System,
+        sys: System | Prepared,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
@@ -134,16 +141,37 @@ class Generalized(AbstractPipeline):
         solved only once for both, except with `RungeKutta4`, which needs one additional
         solve.
         """
-        integrator = self.integrator or integrator_of(sys)
-        arguments = _arguments(self, sys, state, ctrl, external)
-        size = num_reported(sys, self.max_contacts)
-        new, solved = _advance(integrator, size, *arguments)
-        solved = Solved(**_with_contacts(sys, state, solved))
-        return _state(sys, state, new), solved
+        parts = self._parts(("state", *_SOLVED), sys, state, ctrl, external)
+        new = parts.pop("state")
+        return new, Solved(**parts)
+
+    def _parts(
+        self,
+        wanted: tuple[str, ...],
+        sys: System | AbstractPrepared,
+        state: State,
+        ctrl,
+        external,
+    ) -> dict[str, Any]:
+        """Compute parts of the solution, see `AbstractPipeline._parts`, and `state`, the
+        next state. `step`, `solve` and `advance` are this function."""
+        prepared, inputs = _prepared(self, sys, state, ctrl, external)
+        robot = prepared.sys
+        integrator = self.integrator or integrator_of(robot)
+        size = num_reported(robot, self.max_contacts) if "contacts" in wanted else 0
+        parts = _compute(wanted, integrator, size, prepared, inputs)
+        if "state" in parts:
+            q, qd, act = parts["state"]
+            # A zero-size output drops its sharding, so keep the input's.
+            act = act if robot.na else state.act
+            parts["state"] = State(q, qd, act, state.aux)
+        if "contacts" in parts:
+            parts["contacts"] = make_contacts(robot, state, parts["contacts"])
+        return parts
 
     def sensors(
         self,
-        sys: System,
+        sys: System | Prepared,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
@@ -160,31 +188,18 @@ class Generalized(AbstractPipeline):
 
         **Returns:** one array per sensor, in the order of `sys.sensors.names`.
         """
-        _check_time(sys, time)
-        arguments = _arguments(self, sys, state, ctrl, external)
-        if not sys.nsensor:
+        prepared, inputs = _prepared(self, sys, state, ctrl, external)
+        robot = prepared.sys
+        _check_time(robot, time)
+        if not robot.nsensor:
             return {}
         time = jnp.asarray(0.0 if time is None else time, state.q.dtype)
-        size = num_reported(sys, self.max_contacts)
-        values = _sensors(size, *arguments, time)
-        return {name: values[name] for name in sys.sensors.names}
-
-
-def _state(sys: System, old: State, new) -> State:
-    q, qd, act = new
-    # A zero-size output drops its sharding, so keep the input's.
-    return State(q, qd, act if sys.na else old.act, old.aux)
+        size = num_reported(robot, self.max_contacts)
+        values = _sensors(size, prepared, inputs, time)
+        return {name: values[name] for name in robot.sensors.names}
 
 
 _SOLVED = tuple(field.name for field in dataclasses.fields(Solved))
-
-
-def _with_contacts(sys: System, state: State, parts: dict) -> dict:
-    """Return parts of the solution with the contacts in their public form."""
-    if "contacts" in parts:
-        contacts = make_contacts(sys, state, parts["contacts"])
-        parts = {**parts, "contacts": contacts}
-    return parts
 
 
 def _check_time(sys: System, time) -> None:
@@ -206,45 +221,45 @@ def _check_smoothing(smoothing) -> None:
         )
 
 
-def _arguments(pipeline: Generalized, sys: System, state: State, ctrl, external):
-    check_input(sys, state, ctrl, external)
+def _prepare(pipeline: Generalized, sys: System) -> Prepared:
     smoothing = pipeline.smoothing
     if smoothing is not None:
-        smoothing = smoothing.astype(state.q.dtype)
-    method = Method(pipeline.constraints, pipeline.solver, smoothing)
-    constants = _derive(sys, method)
-    return sys, method, constants, state.q, state.qd, state.act, ctrl, external
+        smoothing = smoothing.astype(sys.dt.dtype)
+    settings = Settings(pipeline.constraints, pipeline.solver, smoothing)
+    return Prepared(sys, settings, _derive(sys, settings))
 
 
-def _derive_fn(sys, method):
-    return derive(sys, method)
+def _prepared(
+    pipeline: Generalized, sys: System | AbstractPrepared, state: State, ctrl, external
+) -> tuple[Prepared, StepInputs]:
+    """Check the arguments of a step, and prepare the robot unless it is."""
+    robot = sys.sys if isinstance(sys, AbstractPrepared) else sys
+    check_state(robot, state.q, state.qd, ctrl, state.act, external)
+    prepared = sys if isinstance(sys, Prepared) else _prepare(pipeline, robot)
+    return prepared, StepInputs(state.q, state.qd, state.act, ctrl, external)
 
 
-def _step_fn(integrator, sys, method, constants, *state_and_input):
-    full = full_batch(state_and_input, sys, constants)
-    return integrator.step(sys, method, constants, *full)
-
-
-def _solve_fn(wanted, size, sys, method, constants, *state_and_input):
-    full = full_batch(state_and_input, sys, constants)
-    now = forward(sys, method, constants, *full)
-    return _solved(wanted, size, sys, method, constants, now)
-
-
-def _advance_fn(integrator, size, sys, method, constants, *state_and_input):
-    full = full_batch(state_and_input, sys, constants)
-    new, now = integrator.advance(sys, method, constants, *full)
-    return new, _solved(_SOLVED, size, sys, method, constants, now)
+def _compute_fn(
+    wanted: tuple[str, ...],
+    integrator: AbstractIntegrator,
+    size: int,
+    prepared: Prepared,
+    inputs: StepInputs,
+) -> dict[str, Any]:
+    """Compute parts of the solution, and of the next state."""
+    inputs = full_batch(inputs, prepared)
+    if wanted == ("state",):
+        return {"state": integrator.step(prepared, inputs)}
+    if "state" not in wanted:
+        return _solved(wanted, size, prepared, forward(prepared, inputs))
+    new, now = integrator.advance(prepared, inputs)
+    rest = tuple(name for name in wanted if name != "state")
+    return {"state": new, **_solved(rest, size, prepared, now)}
 
 
 def _solved(
-    wanted: tuple[str, ...],
-    size: int,
-    sys: System,
-    method: Method,
-    constants: Constants,
-    now: Forward,
-) -> dict:
+    wanted: tuple[str, ...], size: int, prepared: Prepared, now: RobotData
+) -> dict[str, Any]:
     """Return parts of the solution, see `AbstractPipeline._parts`."""
     solution = now.solution
     found = {"qdd": solution.qdd, "actuator_force": now.drive.force}
@@ -254,26 +269,25 @@ def _solved(
             converged = points.unless_crowded(converged)
         found["converged"] = converged
     if not {*wanted} <= {*found}:
-        forces = solved_forces(sys, now)
-        found["constraint_force"] = solved_constraint_forces(sys, now, forces)
-        where = sys, method, constants, now, forces
+        forces = solved_forces(prepared, now)
+        total = solved_constraint_forces(prepared, now, forces)
+        found["constraint_force"] = total
         if "contacts" in wanted:
-            found["contacts"] = contact_arrays(reported_contacts(*where, size))
+            report = reported_contacts(prepared, now, forces, size)
+            found["contacts"] = contact_arrays(report)
         if "contact_wrenches" in wanted:
-            total = summed_wrenches(*where)
-            parts = stack(total.ang), stack(total.lin)
-            found["contact_wrenches"] = jnp.concatenate(parts, axis=1)
+            ang, lin = summed_wrenches(prepared, now, forces)
+            found["contact_wrenches"] = jnp.concatenate(
+                [stack(ang), stack(lin)], axis=1
+            )
     return {name: found[name] for name in wanted}
 
 
-def _sensors_fn(size, sys, method, constants, q, qd, act, ctrl, external, time):
-    first = q, qd, act, ctrl, external, time
-    *arguments, time = full_batch(first, sys, constants)
-    return measure(sys, method, constants, size, time, *arguments)
+def _sensors_fn(size: int, prepared: Prepared, inputs: StepInputs, time):
+    inputs, time = full_batch((inputs, time), prepared)
+    return measure(prepared, inputs, size, time)
 
 
-_advance = batch_last(_advance_fn)
-_derive = batch_last(_derive_fn)
+_compute = batch_last(_compute_fn)
+_derive = batch_last(derive)
 _sensors = batch_last(_sensors_fn)
-_solve = batch_last(_solve_fn)
-_step = batch_last(_step_fn)

@@ -14,11 +14,13 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
-from ..dynamics._activation import advance_activation
+from ..constraint import RobotData
 from ..dynamics._articulated import factor, project, solve
-from ..dynamics._dense import (
+from ..dynamics._force_laws import advance_activation
+from ..dynamics._joint_space import (
     joint_space_entries,
     joint_space_matrix,
+    linear_solver,
     lower_entries,
 )
 from ..dynamics._nonsymmetric import (
@@ -27,7 +29,6 @@ from ..dynamics._nonsymmetric import (
     substitute,
     transposed,
 )
-from ..dynamics._sparse import linear_solver
 from ..dynamics._tendons import (
     apply_updates,
     armature_updates,
@@ -37,19 +38,16 @@ from ..dynamics._tendons import (
 )
 from ..dynamics._velocity_derivatives import (
     implicit_joint_damping,
-    MotionData,
     smooth_damping,
     SmoothDamping,
     symmetric_damping,
 )
-from ..kinematics._axes import dof_axes
-from ..kinematics._forward import joint_motion
+from ..kinematics._forward import add, ascend, descend, dof_axes, joint_motion
 from ..kinematics._manifold import advance
-from ..kinematics._recursion import add, ascend, descend
 from ..model import Integrator, JointKind, System, Tree, tree
 from ..spatial import Vec3
 from ..spatial._rotation import rotation_rate
-from ._forward import Constants, Forward, forward, Method
+from ._forward import forward, Prepared, StepInputs
 from ._free_bodies import with_free_bodies
 
 
@@ -61,22 +59,19 @@ class AbstractIntegrator(eqx.Module):
     """Integration method of `Generalized`, from accelerations to the next state."""
 
     @abc.abstractmethod
-    def step(
-        self, sys: System, method: Method, constants: Constants, *state_and_input
-    ) -> StateArrays:
+    def step(self, prepared: Prepared, inputs: StepInputs) -> StateArrays:
         """Compute the next coordinates, velocities and activations, with batch axes last.
 
         **Arguments:**
 
-        - `method`, `constants`: inputs of `forward`, besides the robot.
-        - `state_and_input`: coordinates, velocities, activations, controls, and external
-            forces or None.
+        - `prepared`: the robot and its derived quantities.
+        - `inputs`: state and inputs at the start of the step.
         """
 
     @abc.abstractmethod
     def advance(
-        self, sys: System, method: Method, constants: Constants, *state_and_input
-    ) -> tuple[StateArrays, Forward]:
+        self, prepared: Prepared, inputs: StepInputs
+    ) -> tuple[StateArrays, RobotData]:
         """Do the same, and also return `forward` at the start of the step."""
 
 
@@ -84,39 +79,38 @@ class AbstractOneSolve(AbstractIntegrator):
     """An integrator that only needs the accelerations at the start of the step."""
 
     @abc.abstractmethod
-    def move(
-        self, sys: System, constants: Constants, now: Forward, *state_and_input
-    ) -> StateArrays:
+    def move(self, prepared: Prepared, now: RobotData) -> StateArrays:
         """Compute the next coordinates, velocities and activations.
 
-        **Arguments:** as for `step`, and
+        **Arguments:**
 
-        - `now`: the dynamics at the start.
+        - `prepared`: the robot and its derived quantities.
+        - `now`: the robot at the start, with its accelerations.
         """
 
-    def step(self, sys: System, method: Method, constants: Constants, *state_and_input):
+    def step(self, prepared: Prepared, inputs: StepInputs) -> StateArrays:
         """Compute the next coordinates, velocities and activations."""
-        return self.advance(sys, method, constants, *state_and_input)[0]
+        return self.advance(prepared, inputs)[0]
 
     def advance(
-        self, sys: System, method: Method, constants: Constants, *state_and_input
-    ):
+        self, prepared: Prepared, inputs: StepInputs
+    ) -> tuple[StateArrays, RobotData]:
         """Do the same, and also return `forward` at the start of the step."""
-        now = forward(sys, method, constants, *state_and_input)
-        return self.move(sys, constants, now, *state_and_input), now
+        now = forward(prepared, inputs)
+        return self.move(prepared, now), now
 
 
 class Euler(AbstractOneSolve):
     """Semi-implicit Euler, with implicit joint damping unless `System.implicit_damping`
     is false."""
 
-    def move(self, sys: System, constants: Constants, now: Forward, *state_and_input):
+    def move(self, prepared: Prepared, now: RobotData) -> StateArrays:
         """Compute the next coordinates, velocities and activations."""
-        qdd = now.solution.qdd
+        sys, qdd = prepared.sys, now.solution.qdd
         if sys.implicit_damping:
-            damping = implicit_joint_damping(sys, state_and_input[1])
+            damping = implicit_joint_damping(sys, now.qd)
             qdd = _with_symmetric(sys, now, qdd, damping)
-        return _advanced(sys, now, qdd, *state_and_input[:3])
+        return _advanced(sys, now, qdd)
 
 
 class ImplicitFast(AbstractOneSolve):
@@ -128,37 +122,39 @@ class ImplicitFast(AbstractOneSolve):
     symmetrized and includes gyroscopic forces, so that fast spins gain no energy.
     """
 
-    def move(self, sys: System, constants: Constants, now: Forward, *state_and_input):
+    def move(self, prepared: Prepared, now: RobotData) -> StateArrays:
         """Compute the next coordinates, velocities and activations."""
-        damping = _damping(sys, constants, now, state_and_input)
+        sys, damping = prepared.sys, _damping(prepared, now)
         qdd = _with_symmetric(sys, now, now.solution.qdd, damping)
         jac = _armature_jacobian(sys, now)
         qdd = with_free_bodies(sys, now, qdd, damping, jac)
-        return _advanced(sys, now, qdd, *state_and_input[:3])
+        return _advanced(sys, now, qdd)
 
 
 class Implicit(AbstractOneSolve):
     """Implicit in velocity: all forces of `ImplicitFast`, and Coriolis, centrifugal and
     gyroscopic forces."""
 
-    def move(self, sys: System, constants: Constants, now: Forward, *state_and_input):
+    def move(self, prepared: Prepared, now: RobotData) -> StateArrays:
         """Compute the next coordinates, velocities and activations."""
-        damping = _damping(sys, constants, now, state_and_input)
+        sys, damping = prepared.sys, _damping(prepared, now)
         qdd = _with_all(sys, now, now.solution.qdd, damping)
-        return _advanced(sys, now, qdd, *state_and_input[:3])
+        return _advanced(sys, now, qdd)
 
 
 class RungeKutta4(AbstractIntegrator):
     """Runge-Kutta of order four on the manifold (Munthe-Kaas 1999), as in MuJoCo 4:
     stages are tangent vectors at `q`."""
 
-    def step(self, sys: System, method: Method, constants: Constants, *state_and_input):
+    def step(self, prepared: Prepared, inputs: StepInputs) -> StateArrays:
         """Compute the next coordinates, velocities and activations."""
-        h, (q, qd, act, *inputs) = sys.dt[None], state_and_input
+        sys, (q, qd, act, *_) = prepared.sys, inputs
+        h = sys.dt[None]
 
         def stage(carry, numbers):
             (weight, share), (place, shift, mean) = numbers, carry
-            now = forward(sys, method, constants, *place, *inputs)
+            at = inputs._replace(q=place[0], qd=place[1], act=place[2])
+            now = forward(prepared, at)
             drive, turned = now.drive, _tangent_rate(sys, shift, place[1])
             rate = (turned, now.solution.qdd, drive.act_rate)
             mean = jtu.tree_map(lambda x, y: x + weight * y, mean, rate)
@@ -182,12 +178,12 @@ class RungeKutta4(AbstractIntegrator):
         return advance(sys.joints.kinds, q, h * mean[0]), qd + h * mean[1], act
 
     def advance(
-        self, sys: System, method: Method, constants: Constants, *state_and_input
-    ):
+        self, prepared: Prepared, inputs: StepInputs
+    ) -> tuple[StateArrays, RobotData]:
         """Do the same, and also return `forward` at the start of the step, which is
         computed once more because the stages are one loop."""
-        now = forward(sys, method, constants, *state_and_input)
-        return self.step(sys, method, constants, *state_and_input), now
+        now = forward(prepared, inputs)
+        return self.step(prepared, inputs), now
 
 
 def integrator_of(sys: System) -> AbstractIntegrator:
@@ -201,24 +197,29 @@ def integrator_of(sys: System) -> AbstractIntegrator:
     return kinds[sys.integrator]()
 
 
-def _advanced(sys: System, now: Forward, qdd, q, qd, act):
+def _advanced(sys: System, now: RobotData, qdd) -> StateArrays:
     """Take a step with given accelerations; coordinates are integrated with the new
     velocity."""
-    qd = qd + sys.dt[None] * qdd
-    drive = now.drive
-    act = advance_activation(sys, act, drive.act_rate, drive.length, drive.velocity)
-    return advance(sys.joints.kinds, q, sys.dt[None] * qd), qd, act
+    qd, drive = now.qd + sys.dt[None] * qdd, now.drive
+    act = advance_activation(sys, now.act, drive.act_rate, drive.length, drive.velocity)
+    return advance(sys.joints.kinds, now.q, sys.dt[None] * qd), qd, act
 
 
-def _damping(
-    sys: System, constants: Constants, now: Forward, state_and_input
-) -> SmoothDamping:
-    poses = constants.frames, now.kin, now.velocities, constants.fluid
-    data = MotionData(*poses, now.drive, now.tendons)
-    return smooth_damping(sys, tree(sys), data, state_and_input[1])
+def _damping(prepared: Prepared, now: RobotData) -> SmoothDamping:
+    return smooth_damping(
+        prepared.sys,
+        tree(prepared.sys),
+        now.qd,
+        fixed=now.fixed,
+        kin=now.kin,
+        velocity=now.velocities.velocity,
+        shapes=prepared.constants.fluid,
+        drive=now.drive,
+        tendons=now.tendons,
+    )
 
 
-def _with_symmetric(sys: System, now: Forward, qdd, damping: SmoothDamping):
+def _with_symmetric(sys: System, now: RobotData, qdd, damping: SmoothDamping):
     r"""Compute $\ddot q + (M - h D)^{-1} h D\, \ddot q$ with the symmetric part of $D$."""
     nodes, problem, h = tree(sys), now.problem, sys.dt[None]
     kin, inertia = problem.kin, problem.inertia
@@ -246,14 +247,13 @@ def _with_symmetric(sys: System, now: Forward, qdd, damping: SmoothDamping):
         out = product(v, inertia, armature)
         return out if jac is None else out + tendon_inertia_times(sys, jac, v)
 
-    where = sys, nodes, kin, inertia, stiffness, armature
-    inverse = _inverse(*where, coupling, jac)
+    inverse = _inverse(sys, nodes, kin, inertia, stiffness, armature, coupling, jac)
     right = product(qdd, None, extra)
     change = lax.custom_linear_solve(times, right, inverse, symmetric=True)
     return qdd - change
 
 
-def _armature_jacobian(sys: System, now: Forward):
+def _armature_jacobian(sys: System, now: RobotData):
     """Return the Jacobian of the tendons if one has armature, else None."""
     if not has_tendon_armature(sys) or now.tendons is None:
         return None
@@ -275,7 +275,7 @@ def _inverse(sys, nodes: Tree, kin, inertia, stiffness, armature, coupling, jac)
     return lambda _, b: invert(b)
 
 
-def _with_all(sys: System, now: Forward, qdd, damping: SmoothDamping):
+def _with_all(sys: System, now: RobotData, qdd, damping: SmoothDamping):
     r"""Compute $\ddot q + (M - h D)^{-1} h D\, \ddot q$ with all of $D$."""
     nodes, problem, h = tree(sys), now.problem, sys.dt[None, None]
     axes, velocity = dof_axes(nodes, problem.kin), now.velocities.velocity

@@ -28,13 +28,12 @@ import jax.tree_util as jtu
 import numpy as np
 
 from ..constraint import ball_rotations
-from ..dynamics._joint_parameters import armature, damping
+from ..dynamics._passive import armature, damping
 from ..kinematics._forward import Frames, move_joint, Pose
 from ..model import JointKind, System, Tree
 from ..model._gather import accumulate, concatenate, take
 from ..spatial import ArticulatedInertia, Force, Motion, Vec3
-from ..spatial._spatial import free_factor, free_solve, point_stiffness
-from ..spatial._vector import diagonal
+from ..spatial._vector import diagonal, free_factor, free_solve, point_stiffness
 from ._rigid_bodies import (
     Bodies,
     body_layout,

@@ -12,25 +12,29 @@ from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
 from ..collision import contact_plan, ContactPoints, detect
-from ..dynamics._activation import advance_activation
 from ..dynamics._actuation import actuation, ActuationInputs
 from ..dynamics._articulated import project
-from ..dynamics._fluid import fluid_forces
-from ..dynamics._joint_parameters import damping
-from ..dynamics._passive import at_centers, compensation_forces, spring_forces
+from ..dynamics._force_laws import advance_activation
+from ..dynamics._passive import (
+    at_centers,
+    compensation_forces,
+    damping,
+    fluid_forces,
+    spring_forces,
+)
 from ..dynamics._tendons import passive_tendon_forces, passive_tendons
-from ..kinematics._forward import joint_motion, kinematics
-from ..kinematics._recursion import ascend, descend
+from ..kinematics._forward import ascend, descend, joint_motion, kinematics
 from ..model import check_finite, check_state, State, System, tree
 from ..model._gather import accumulate, concatenate, take
 from ..spatial import Force, force_at, Vec3, vec3
 from ..spatial._vector import stack
-from ._body_constants import Constants, derive_bodies
+from ._body_constants import BodyConstants, derive_bodies, PreparedBodies
 from ._contact_impulses import contact_frames, ContactFrames
 from ._contacts import Contacts, deepest_contacts, no_contacts, num_reported
+from ._forward import StepInputs
 from ._joint_constraints import joint_errors, joint_frames, JointFrames
 from ._maximal_checks import check_model, check_parameters
-from ._pipeline import AbstractPipeline, check_input, first_state
+from ._pipeline import AbstractPipeline, first_state
 from ._post_stabilization import remove_violations
 from ._rigid_bodies import (
     apply_impulse,
@@ -57,7 +61,7 @@ class StepData(NamedTuple):
     """
 
     sys: System
-    constants: Constants
+    constants: BodyConstants
     h: Any
     origin: Vec3
     load: Force
@@ -67,9 +71,17 @@ class StepData(NamedTuple):
     def joint_frames(self, group: JointGroup, bodies: Bodies, q) -> JointFrames:
         """Compute the poses of the links of a group from their parents, with joints at
         `q`."""
-        fixed, parameters = self.constants.frames, self.constants.bodies
-        where = group, bodies, self.origin, q
-        return joint_frames(self.sys, tree(self.sys), fixed, parameters, *where)
+        nodes, constants = tree(self.sys), self.constants
+        return joint_frames(
+            self.sys,
+            nodes,
+            constants.frames,
+            constants.bodies,
+            group,
+            bodies,
+            self.origin,
+            q,
+        )
 
 
 class MaximalState(NamedTuple):
@@ -137,19 +149,31 @@ class AbstractMaximal(AbstractPipeline):
         check_model(sys)
         return first_state(sys, q, qd)
 
+    def prepare(self, sys: System) -> PreparedBodies:
+        """Compute all quantities that depend on a robot alone, such as masses and inertias
+        of its bodies. All methods accept the result in place of the robot.
+
+        **Arguments:**
+
+        - `sys`: the robot, or a batch of robots under `eqx.filter_vmap`.
+        """
+        check_state(sys)
+        return PreparedBodies(sys, _derive(sys))
+
     def step(
         self,
-        sys: System,
+        sys: System | PreparedBodies,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> State:
-        q, qd, act = _step(*_arguments(self, sys, state, ctrl, external))
-        return State(q, qd, act if sys.na else state.act, state.aux)
+        pipeline, prepared, inputs = _prepared(self, sys, state, ctrl, external)
+        q, qd, act = _step(pipeline, prepared, inputs)
+        return State(q, qd, act if prepared.sys.na else state.act, state.aux)
 
     def solve(
         self,
-        sys: System,
+        sys: System | PreparedBodies,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
@@ -164,7 +188,7 @@ class AbstractMaximal(AbstractPipeline):
 
     def advance(
         self,
-        sys: System,
+        sys: System | PreparedBodies,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
@@ -173,10 +197,11 @@ class AbstractMaximal(AbstractPipeline):
 
         **Arguments:** as for `step`.
         """
-        arguments = _arguments(self, sys, state, ctrl, external)
-        (q, qd, act), (qdd, constraint, actuator, done, points) = _advance(*arguments)
-        contacts = self._reported(sys, state, points)
-        new = State(q, qd, act if sys.na else state.act, state.aux)
+        pipeline, prepared, inputs = _prepared(self, sys, state, ctrl, external)
+        (q, qd, act), solved = _advance(pipeline, prepared, inputs)
+        qdd, constraint, actuator, done, points = solved
+        contacts = self._reported(prepared.sys, state, points)
+        new = State(q, qd, act if prepared.sys.na else state.act, state.aux)
         return new, Solved(qdd, contacts, constraint, actuator, done)
 
     def _reported(self, sys: System, state: State, arrays: tuple) -> Contacts:
@@ -190,7 +215,7 @@ class AbstractMaximal(AbstractPipeline):
 
     def joint_drift(
         self,
-        sys: System,
+        sys: System | PreparedBodies,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
@@ -199,20 +224,35 @@ class AbstractMaximal(AbstractPipeline):
         coordinates: the rotation (rad) and displacement (m) of each link from the pose
         given by its joint, in world axes; zero for links without joints, and with free
         ones."""
-        return _joint_drift(*_arguments(self, sys, state, ctrl, external))
+        pipeline, prepared, inputs = _prepared(self, sys, state, ctrl, external)
+        return _joint_drift(pipeline, prepared, inputs)
 
 
-def _arguments(pipeline: AbstractMaximal, sys: System, state: State, ctrl, external):
-    check_input(sys, state, ctrl, external)
-    kept = jtu.tree_map(
+def _prepared(
+    pipeline: AbstractMaximal,
+    sys: System | PreparedBodies,
+    state: State,
+    ctrl,
+    external,
+) -> tuple[AbstractMaximal, PreparedBodies, StepInputs]:
+    """Check the arguments of a step, prepare the robot unless it is, and convert the
+    pipeline to the precision of the state."""
+    robot = sys.sys if isinstance(sys, PreparedBodies) else sys
+    check_state(robot, state.q, state.qd, ctrl, state.act, external)
+    if isinstance(sys, System):
+        sys = PreparedBodies(sys, _derive(sys))
+    pipeline = jtu.tree_map(
         lambda x: x.astype(state.q.dtype) if eqx.is_inexact_array(x) else x, pipeline
     )
-    return kept, sys, _derive(sys), state.q, state.qd, state.act, ctrl, external
+    inputs = StepInputs(state.q, state.qd, state.act, ctrl, external)
+    return pipeline, sys, inputs
 
 
-def _start(substeps: int, sys: System, constants: Constants, q, qd, act, external):
+def _start(substeps: int, prepared: PreparedBodies, inputs: StepInputs):
     """Compute the bodies, and collect the quantities that are constant over the
     substeps."""
+    sys, constants = prepared.sys, prepared.constants
+    q, qd, act, _, external = inputs
     nodes, fixed, parameters = tree(sys), constants.frames, constants.bodies
     kin = kinematics(sys, nodes, fixed, q)
     velocity = descend(nodes, joint_motion(nodes, kin, qd))
@@ -220,8 +260,7 @@ def _start(substeps: int, sys: System, constants: Constants, q, qd, act, externa
 
     force = compensation_forces(sys, nodes, fixed, kin)
     if sys.has_fluid:
-        where = nodes, fixed, kin
-        force = force + fluid_forces(sys, *where, velocity, constants.fluid)
+        force = force + fluid_forces(sys, nodes, fixed, kin, velocity, constants.fluid)
     if external is not None:
         torque, push = vec3(external[:, :3]), vec3(external[:, 3:])
         force = force + at_centers(sys, nodes, fixed, kin, push, torque)
@@ -232,8 +271,9 @@ def _start(substeps: int, sys: System, constants: Constants, q, qd, act, externa
     points = contacts = None
     if constants.friction is not None:
         points = detect(sys, contact_plan(sys), constants.geoms, kin)
-        where = bodies, origin, points, constants.friction
-        contacts = contact_frames(sys, nodes, contact_plan(sys), *where)
+        contacts = contact_frames(
+            sys, nodes, contact_plan(sys), bodies, origin, points, constants.friction
+        )
     h = sys.dt[None] / substeps
     small = eqx.tree_at(lambda s: s.dt, sys, sys.dt / substeps)
     batch = lambda x: jnp.broadcast_to(x, (x.shape[0], *q.shape[1:]))
@@ -249,14 +289,16 @@ def _substep(pipeline: AbstractMaximal, step: StepData, state: MaximalState, ctr
     if any(passive_tendons(sys)):
         nodes, own = tree(sys), step.constants
         kin = kinematics(sys, nodes, own.frames, state.q)
-        where = sys, nodes, own.tendons, kin
-        tau = tau + passive_tendon_forces(*where, state.q, state.qd)
+        tau = tau + passive_tendon_forces(
+            sys, nodes, own.tendons, kin, state.q, state.qd
+        )
     impulse = (step.load + _free_forces(step, state, tau)) * step.h
     inverse = inverse_inertia(parameters, state.bodies)
     loaded = state._replace(bodies=apply_impulse(inverse, state.bodies, impulse))
     new, impulses = pipeline.substep(step, loaded, tau)
-    rates = drive.act_rate, drive.length, drive.velocity
-    act = advance_activation(sys, state.act, *rates)
+    act = advance_activation(
+        sys, state.act, drive.act_rate, drive.length, drive.velocity
+    )
     return new._replace(act=act), (impulses, drive.force * step.h)
 
 
@@ -272,50 +314,66 @@ def _free_forces(step: StepData, state: MaximalState, tau) -> Force:
     return accumulate(force, index, len(layout.nodes))
 
 
-def _substeps(pipeline: AbstractMaximal, sys: System, constants: Constants, *inputs):
+def _substeps(pipeline: AbstractMaximal, prepared: PreparedBodies, inputs: StepInputs):
     """Take all substeps of a step; return constant quantities, the last state, and mean
     forces of constraints and actuators in place of impulses."""
-    q, qd, act, ctrl, external = full_batch(inputs, sys, constants, pipeline)
-    step, first = _start(pipeline.substeps, sys, constants, q, qd, act, external)
+    inputs = full_batch(inputs, prepared, pipeline)
+    step, first = _start(pipeline.substeps, prepared, inputs)
     # Reverse mode stores the states between substeps and recomputes the rest, because
     # storing and loading intermediate values takes longer, and much memory.
     one = jax.checkpoint(
-        lambda state, _: _substep(pipeline, step, state, ctrl), prevent_cse=False
+        lambda state, _: _substep(pipeline, step, state, inputs.ctrl), prevent_cse=False
     )
     end, impulses = lax.scan(one, first, length=pipeline.substeps)
     return step, end, jtu.tree_map(lambda x: jnp.mean(x, axis=0) / step.h, impulses)
 
 
-def _step_fn(pipeline, sys: System, constants: Constants, *inputs):
-    step, end, _ = _substeps(pipeline, sys, constants, *inputs)
-    return _end(pipeline, sys, constants, step, end)
+def _step_fn(pipeline, prepared: PreparedBodies, inputs: StepInputs):
+    step, end, _ = _substeps(pipeline, prepared, inputs)
+    return _end(pipeline, prepared, step, end)
 
 
 def _end(
     pipeline: AbstractMaximal,
-    sys: System,
-    constants: Constants,
+    prepared: PreparedBodies,
     step: StepData,
     end: MaximalState,
 ):
     """Return coordinates, velocities and activations at the end of a step."""
-    fixed = constants.frames, constants.nodes, constants.bodies
-    mechanism, projection = project_to_joints(sys, *fixed, step.origin, *end[:3])
+    sys, constants = prepared.sys, prepared.constants
+    mechanism, projection = project_to_joints(
+        sys,
+        constants.frames,
+        constants.nodes,
+        constants.bodies,
+        step.origin,
+        end.bodies,
+        end.q,
+        end.qd,
+    )
     q = projection.q
     if any(sys.joints.limited) or step.contacts is not None:
         inverse = inverse_inertia(constants.bodies, end.bodies)
         share, count = pipeline.violation_share[None], pipeline.substeps
-        where = mechanism, projection, step.contacts, end.bodies, inverse
-        q = remove_violations(sys, *where, share, count)
+        q = remove_violations(
+            sys,
+            mechanism,
+            projection,
+            step.contacts,
+            end.bodies,
+            inverse,
+            share,
+            count,
+        )
     return q, projection.qd, end.act
 
 
-def _advance_fn(pipeline, sys: System, constants: Constants, *inputs):
-    step, end, (forces, actuators) = _substeps(pipeline, sys, constants, *inputs)
-    q, qd = full_batch(inputs, sys, constants, pipeline)[:2]
-    new = _end(pipeline, sys, constants, step, end)
-    qdd = (new[1] - qd) / sys.dt[None]
-    total = _constraint_forces(sys, constants, step, forces, q)
+def _advance_fn(pipeline, prepared: PreparedBodies, inputs: StepInputs):
+    step, end, (forces, actuators) = _substeps(pipeline, prepared, inputs)
+    sys, inputs = prepared.sys, full_batch(inputs, prepared, pipeline)
+    new = _end(pipeline, prepared, step, end)
+    qdd = (new[1] - inputs.qd) / sys.dt[None]
+    total = _constraint_forces(sys, prepared.constants, step, forces, inputs.q)
     finite = lambda x: jnp.all(jnp.isfinite(x), axis=0)
     converged = finite(new[0]) & finite(new[1])
     if step.points is not None:
@@ -335,7 +393,7 @@ def _contact_arrays(step: StepData, forces: ConstraintImpulses):
 
 
 def _constraint_forces(
-    sys: System, constants: Constants, step: StepData, forces: ConstraintImpulses, q
+    sys: System, constants: BodyConstants, step: StepData, forces: ConstraintImpulses, q
 ):
     """Return the joint forces of contacts, joint limits and dry friction."""
     total, nodes = forces.joints, tree(sys)
@@ -354,8 +412,9 @@ def _constraint_forces(
     return total + project(nodes, kin, ascend(nodes, pushed))
 
 
-def _joint_drift_fn(pipeline, sys: System, constants: Constants, *inputs):
-    step, end, _ = _substeps(pipeline, sys, constants, *inputs)
+def _joint_drift_fn(pipeline, prepared: PreparedBodies, inputs: StepInputs):
+    step, end, _ = _substeps(pipeline, prepared, inputs)
+    sys, constants = prepared.sys, prepared.constants
     nodes, links, errors = tree(sys), [], []
     for group in joint_groups(nodes, False)[0]:
         at = step.joint_frames(group, end.bodies, end.q)

@@ -8,7 +8,7 @@ from jax.core import Tracer
 
 from ..collision import contact_plan
 from ..constraint import contact_dimensions
-from ..dynamics._joint_parameters import armature
+from ..dynamics._passive import armature
 from ..model import JointKind, System, tree
 from ._rigid_bodies import body_layout
 

@@ -5,10 +5,18 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._errors import check_shape
 from ..model import check_state, State, System
 from ._contacts import contact_wrenches, Contacts
 from ._solved import Solved
+
+
+class AbstractPrepared(eqx.Module):
+    """A robot with quantities that depend on it and on a pipeline alone.
+
+    - `sys`: the robot.
+    """
+
+    sys: eqx.AbstractVar[System]
 
 
 class AbstractPipeline(eqx.Module):
@@ -82,7 +90,7 @@ class AbstractPipeline(eqx.Module):
 
     def contacts(
         self,
-        sys: System,
+        sys: System | AbstractPrepared,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
@@ -96,7 +104,7 @@ class AbstractPipeline(eqx.Module):
 
     def contact_wrenches(
         self,
-        sys: System,
+        sys: System | AbstractPrepared,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
@@ -111,7 +119,7 @@ class AbstractPipeline(eqx.Module):
 
     def constraint_forces(
         self,
-        sys: System,
+        sys: System | AbstractPrepared,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
@@ -126,7 +134,7 @@ class AbstractPipeline(eqx.Module):
 
     def acceleration(
         self,
-        sys: System,
+        sys: System | AbstractPrepared,
         state: State,
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
@@ -139,22 +147,21 @@ class AbstractPipeline(eqx.Module):
         return self._parts(("qdd",), sys, state, ctrl, external)["qdd"]
 
     def _parts(
-        self, wanted: tuple[str, ...], sys: System, state: State, ctrl, external
+        self,
+        wanted: tuple[str, ...],
+        sys: System | AbstractPrepared,
+        state: State,
+        ctrl,
+        external,
     ) -> dict[str, Any]:
         """Compute parts of the solution: fields of `Solved`, and `contact_wrenches`."""
-        solved = self.solve(sys, state, ctrl, external)
+        robot = sys.sys if isinstance(sys, AbstractPrepared) else sys
+        solved = self.solve(robot, state, ctrl, external)
         found = dict(vars(solved))
         if "contact_wrenches" in wanted:
-            wrenches = contact_wrenches(sys, state.q, solved.contacts)
+            wrenches = contact_wrenches(robot, state.q, solved.contacts)
             found["contact_wrenches"] = wrenches
         return {name: found[name] for name in wanted}
-
-
-def check_input(sys: System, state: State, ctrl, external) -> None:
-    """Check the shapes of the inputs of a step."""
-    check_state(sys, state.q, state.qd, ctrl, state.act)
-    if external is not None:
-        check_shape("external", external, {"nlink": sys.nlink, "6": 6})
 
 
 def first_state(sys: System, q, qd) -> State:

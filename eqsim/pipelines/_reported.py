@@ -1,13 +1,10 @@
 """Contacts of `Generalized` with their forces, for reports and sensors; batch axes last."""
 
-from typing import NamedTuple
-
 import jax.numpy as jnp
 
 from ..collision import split_plan
-from ..constraint import Contact, contact_wrenches_in_world
-from ..constraint._contact import ContactConstants
-from ..constraint._contact_report import (
+from ..constraint import Contact, contact_wrenches_in_world, RobotData
+from ..constraint._contact import (
     contact_report,
     ContactReport,
     DensePoints,
@@ -15,25 +12,18 @@ from ..constraint._contact_report import (
     ReportedContacts,
 )
 from ..constraint._contact_rows import with_world
-from ..constraint._costs import Residual
+from ..constraint._costs import onset
 from ..constraint._listed_contacts import ListedContacts
-from ..constraint._problem import node_motion
-from ..constraint._rows import AbstractRows
-from ..constraint._softness import onset
+from ..constraint._newton import ByKind, node_motion
 from ..kinematics._center_of_mass import tree_centers
 from ..model import System, tree
 from ..model._gather import accumulate, concatenate, take, take_or_zero
 from ..spatial import Force, force_at, Vec3
-from ._forward import Constants, Forward, Method
+from ._forward import contact_constants, Prepared
 
 
 def reported_contacts(
-    sys: System,
-    method: Method,
-    constants: Constants,
-    now: Forward,
-    forces: list[Residual],
-    size: int,
+    prepared: Prepared, now: RobotData, forces: ByKind, size: int
 ) -> ContactReport | None:
     """Return the deepest contacts, with their forces at the solution; None if no shapes
     can touch.
@@ -43,60 +33,34 @@ def reported_contacts(
     - `forces`: forces of all rows of constraints.
     - `size`: number of rows of the report.
     """
-    own = _contact_rows(method, constants, now, forces)
-    if not size or own is None:
+    sys, rows = prepared.sys, now.problem.rows.get(Contact, ())
+    if not size or not rows:
         return None
     motion = node_motion(tree(sys), now.kin, now.solution.qdd)
     motion = with_world(motion, now.solution.qdd.shape[1:])
-    listed = tuple(each for each in own.rows if isinstance(each, ListedContacts))
-    dense = _dense_points(sys, constants, now, own)
+    listed = tuple(each for each in rows if isinstance(each, ListedContacts))
+    dense = _dense_points(prepared, now, forces)
     given = ReportedContacts(dense, listed, motion)
     return contact_report(report_facts(sys, size), given)
 
 
-class _ContactRows(NamedTuple):
-    """Rows of contacts, their forces, and constants of their kind."""
-
-    rows: tuple[AbstractRows, ...]
-    forces: list[Residual]
-    constants: ContactConstants
-
-
-def _contact_rows(
-    method: Method, constants: Constants, now: Forward, forces: list[Residual]
-) -> _ContactRows | None:
-    """Return the rows of contacts; None if there are none."""
-    start = 0
-    kinds = zip(method.constraints, constants.constraints, now.counts, strict=True)
-    for kind, fixed, count in kinds:
-        if isinstance(kind, Contact) and count:
-            own = slice(start, start + count)
-            return _ContactRows(now.problem.rows[own], forces[own], fixed)
-        start += count
-    return None
-
-
 def _dense_points(
-    sys: System, constants: Constants, now: Forward, own: _ContactRows
+    prepared: Prepared, now: RobotData, forces: ByKind
 ) -> DensePoints | None:
     """Return the points that are always computed; None if there are none."""
-    plan, parameters = split_plan(sys)[0], own.constants.parameters
+    sys, own = prepared.sys, contact_constants(prepared)
+    plan = split_plan(sys)[0]
     if not plan.size:
         return None
-    points, width = now.points, constants.onset_width
+    points, parameters = now.points, own.parameters
     assert points is not None and parameters is not None, "a plan with pairs has points"
-    wrenches = contact_wrenches_in_world(sys, plan, own.rows, own.forces)
-    begun = onset(points.dist - parameters.friction.margin, width)
+    rows = now.problem.rows[Contact]
+    wrenches = contact_wrenches_in_world(sys, plan, rows, forces[Contact])
+    begun = onset(points.dist - parameters.friction.margin, now.onset_width)
     return DensePoints(points, begun.exists & points.valid, *wrenches)
 
 
-def summed_wrenches(
-    sys: System,
-    method: Method,
-    constants: Constants,
-    now: Forward,
-    forces: list[Residual],
-) -> Force:
+def summed_wrenches(prepared: Prepared, now: RobotData, forces: ByKind) -> Force:
     """Sum the forces of all contacts on each link, about the center of mass of its tree,
     `(nlink, *batch)`.
 
@@ -104,18 +68,18 @@ def summed_wrenches(
 
     - `forces`: forces of all rows of constraints.
     """
-    nodes, like = tree(sys), now.solution.qdd
+    sys, like = prepared.sys, now.solution.qdd
+    nodes, rows = tree(sys), now.problem.rows.get(Contact, ())
     zero = jnp.zeros((sys.nlink, *like.shape[1:]), like.dtype)
     total = Force(*2 * (Vec3(zero, zero, zero),))
-    own = _contact_rows(method, constants, now, forces)
-    if own is None:
+    if not rows:
         return total
-    centers = tree_centers(sys, nodes, constants.frames, now.kin)
-    dense = _dense_points(sys, constants, now, own)
+    centers = tree_centers(sys, nodes, now.fixed, now.kin)
+    dense = _dense_points(prepared, now, forces)
     if dense is not None:
         total = total + _dense_wrenches(sys, dense, centers)
     origins = take_or_zero(now.kin.origin, nodes.link_nodes)
-    for each, force in zip(own.rows, own.forces, strict=True):
+    for each, force in zip(rows, forces[Contact], strict=True):
         if isinstance(each, ListedContacts):
             ang, lin = take(force[0], range(sys.nlink))
             total = total + Force(ang - ((centers - origins) ^ lin), lin)

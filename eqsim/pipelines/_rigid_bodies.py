@@ -12,12 +12,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import jax.tree_util as jtu
 
-from ..dynamics._articulated import Factor, factor, solve
-from ..dynamics._inertia import node_inertias, NodeBodies
-from ..dynamics._joint_parameters import armature
-from ..kinematics._forward import Frames, Kinematics, kinematics, Pose
+from ..dynamics._articulated import Factor, factor, node_inertias, NodeBodies, solve
+from ..dynamics._passive import armature
+from ..kinematics._forward import dof_order, Frames, Kinematics, kinematics, Pose
 from ..kinematics._manifold import advance
-from ..kinematics._structure import dof_order
 from ..model import JointKind, System, Tree, tree
 from ..model._gather import concatenate, put, take
 from ..spatial import exponential, Force, Mat3, Motion, quaternion_matrix, Sym3, Vec3

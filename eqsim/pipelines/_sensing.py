@@ -1,26 +1,25 @@
 """Sensors of `Generalized`: inputs from forward dynamics; batch axes last."""
 
-import itertools
-from collections.abc import Sequence
-
 import jax.numpy as jnp
 
 from ..constraint import (
-    AbstractConstraint,
     BallLimit,
     Connect,
     JointLimit,
-    Moment,
+    RobotData,
     TendonLimit,
     Weld,
 )
-from ..constraint._anchors import both_ends, end_links, select_movable
 from ..constraint._costs import Residual
-from ..constraint._weld import weld_torques
-from ..dynamics._actuation import Actuation, actuation
-from ..dynamics._actuation_inputs import actuation_inputs
+from ..constraint._equalities import (
+    both_ends,
+    end_links,
+    select_movable,
+    weld_torques,
+)
+from ..constraint._newton import ByKind
 from ..kinematics._center_of_mass import tree_centers
-from ..kinematics._forward import kinematics, link_poses, velocities
+from ..kinematics._forward import link_poses
 from ..model import EqualityKind, SensorKind, System, Transmission, tree
 from ..model._gather import take
 from ..sensors import (
@@ -30,28 +29,23 @@ from ..sensors import (
     needs_contacts,
     needs_solution,
     sensor_values,
-    Snapshot,
-    SolvedMotion,
+    SensorInputs,
+    SolvedForces,
 )
 from ..spatial import Force, Vec3, vec3
 from ._forward import (
-    Constants,
-    Forward,
+    actuators,
     forward,
-    Method,
+    positions_and_velocities,
+    Prepared,
     solved_forces,
+    StepInputs,
 )
 from ._reported import reported_contacts, summed_wrenches
 from ._tendon_wrenches import tendon_wrenches
 
 
-Forces = list[tuple[AbstractConstraint, list[Residual]]]
-"""Kinds of constraints, with the forces of their rows."""
-
-
-def measure(
-    sys: System, method: Method, constants: Constants, size: int, time, *arguments
-):
+def measure(prepared: Prepared, inputs: StepInputs, size: int, time):
     """Compute the values of all sensors at a state.
 
     The equations of motion are solved once, and only if a sensor uses their solution.
@@ -60,22 +54,16 @@ def measure(
 
     - `size`: largest number of contacts that sensors read.
     - `time`: time, s, `(*batch)`.
-    - `arguments`: `q`, `qd`, `act`, `ctrl`, `external`.
     """
-    q, qd, act, ctrl, external = arguments
-    fixed = constants.frames
-    geoms, solved = constants.geoms, None
+    sys, solved = prepared.sys, None
     if needs_solution(sys) or _acts_on_contacts(sys):
-        now = forward(sys, method, constants, *arguments)
-        kin, speed, drive = now.kin, now.velocities, now.drive
-        solved = solution(sys, method, constants, now, size, q, qd, external)
+        now = forward(prepared, inputs)
+        solved = _solved_forces(prepared, now, size, inputs.external)
     else:
-        nodes = tree(sys)
-        kin = kinematics(sys, nodes, fixed, q)
-        speed = velocities(sys, nodes, kin, qd)
-        drive = _actuators(sys, constants, kin, q, qd, act, ctrl)
-    snapshot = Snapshot(fixed, geoms, kin, speed, q, qd, time, drive, solved)
-    return sensor_values(sys, snapshot)
+        now = positions_and_velocities(prepared, inputs.q, inputs.qd, inputs.act)
+        if needs_actuators(sys):
+            now = now._replace(drive=actuators(prepared, now, inputs.ctrl))
+    return sensor_values(sys, SensorInputs(now, time, solved))
 
 
 def _acts_on_contacts(sys: System) -> bool:
@@ -83,35 +71,18 @@ def _acts_on_contacts(sys: System) -> bool:
     return needs_actuators(sys) and Transmission.BODY in sys.actuators.transmissions
 
 
-def _actuators(
-    sys: System, constants: Constants, kin, q, qd, act, ctrl
-) -> Actuation | None:
-    if not needs_actuators(sys):
-        return None
-    where = sys, tree(sys), constants.frames, constants.actuators, kin, q
-    return actuation(sys, q, qd, act, ctrl, actuation_inputs(*where))
-
-
-def solution(
-    sys: System,
-    method: Method,
-    constants: Constants,
-    now: Forward,
-    size: int,
-    q,
-    qd,
-    external,
-) -> SolvedMotion:
-    """Return the solution of the equations of motion in the form that sensors use."""
-    rows = solved_forces(sys, now)
-    own = _by_kind(method, now, rows)
+def _solved_forces(
+    prepared: Prepared, now: RobotData, size: int, external
+) -> SolvedForces:
+    """Return the forces at the solution in the form that sensors use."""
+    sys, forces = prepared.sys, solved_forces(prepared, now)
     wrenches = ()
     if _needs_wrenches(sys):
-        wrenches = _wrenches(sys, method, constants, now, own, q, qd, external)
-        on_links = summed_wrenches(sys, method, constants, now, rows)
-        wrenches += (_contact_wrenches(sys, constants, now, on_links),)
-    joints, balls = _of(own, JointLimit), _of(own, BallLimit)
-    tendons = _of(own, TendonLimit)
+        wrenches = _wrenches(prepared, now, forces, external)
+        on_links = summed_wrenches(prepared, now, forces)
+        wrenches += (_contact_wrenches(sys, now, on_links),)
+    joints, balls = forces.get(JointLimit), forces.get(BallLimit)
+    tendons = forces.get(TendonLimit)
     limits = LimitForces(
         below=joints[0][0] if joints else None,
         above=joints[1][0] if joints else None,
@@ -121,33 +92,25 @@ def solution(
     )
     contacts = None
     if needs_contacts(sys):
-        contacts = reported_contacts(sys, method, constants, now, rows, size)
-    return SolvedMotion(now.solution.qdd, contacts, limits, wrenches)
+        contacts = reported_contacts(prepared, now, forces, size)
+    return SolvedForces(contacts, limits, wrenches)
 
 
 def _wrenches(
-    sys: System,
-    method: Method,
-    constants: Constants,
-    now: Forward,
-    forces: Forces,
-    q,
-    qd,
-    external,
+    prepared: Prepared, now: RobotData, forces: ByKind, external
 ) -> tuple[AppliedWrenches, ...]:
     """Return the forces of equality constraints and spatial tendons on links, and
     external forces."""
-    where = constants.frames, now.kin, now.velocities, q, qd
-    moment = Moment(*where, now.points, None, None)
+    sys = prepared.sys
     found = [
-        _equality_wrenches(sys, moment, kind, rows[0])
+        _equality_wrenches(sys, now, kind, forces[cls][0])
         for cls, kind in ((Connect, EqualityKind.CONNECT), (Weld, EqualityKind.WELD))
-        if (rows := _of(forces, cls))
+        if cls in forces
     ]
-    pulls = tendon_wrenches(sys, method, constants, now, forces, q, qd)
+    pulls = tendon_wrenches(prepared, now, forces)
     found += [] if pulls is None else [pulls]
     if external is not None:
-        found.append(_external_wrenches(sys, constants, now, external))
+        found.append(_external_wrenches(sys, now, external))
     return tuple(found)
 
 
@@ -157,36 +120,19 @@ def _needs_wrenches(sys: System) -> bool:
     return any(kind in kinds for kind in sys.sensors.kinds)
 
 
-def _by_kind(method: Method, now: Forward, forces: list[Residual]) -> Forces:
-    """Group the forces of rows by the kinds of constraints."""
-    stops = list(itertools.accumulate(now.counts))
-    parts = zip(method.constraints, now.counts, stops, strict=True)
-    return [(kind, forces[stop - count : stop]) for kind, count, stop in parts]
-
-
-def _of(forces: Forces, cls: type) -> Sequence[Residual]:
-    found: list[Residual] = []
-    for kind, own in forces:
-        if isinstance(kind, cls):
-            found += own
-    return found
-
-
-def _contact_wrenches(
-    sys: System, constants: Constants, now: Forward, on_links: Force
-) -> AppliedWrenches:
+def _contact_wrenches(sys: System, now: RobotData, on_links: Force) -> AppliedWrenches:
     """Return the forces of contacts at the centers of mass of trees."""
-    center = tree_centers(sys, tree(sys), constants.frames, now.kin)
+    center = tree_centers(sys, tree(sys), now.fixed, now.kin)
     links, (torque, force) = tuple(range(sys.nlink)), on_links
     return AppliedWrenches(links, _like(center, force), force, torque)
 
 
 def _equality_wrenches(
-    sys: System, moment: Moment, kind: EqualityKind, force: Residual
+    sys: System, now: RobotData, kind: EqualityKind, force: Residual
 ) -> AppliedWrenches:
     """Return the forces of connects or welds on both links."""
     which = select_movable(sys, kind)
-    one, two = both_ends(sys, moment, which)
+    one, two = both_ends(sys, now, which)
     links = end_links(sys, which)
     n, rows = len(which), force[0]
     parts = [rows[k * n : (k + 1) * n] for k in range(rows.shape[0] // n)]
@@ -205,11 +151,9 @@ def _like(v: Vec3, other: Vec3) -> Vec3:
     return Vec3(*(x + jnp.zeros_like(y) for x, y in zip(v, other, strict=True)))
 
 
-def _external_wrenches(
-    sys: System, constants: Constants, now: Forward, external
-) -> AppliedWrenches:
+def _external_wrenches(sys: System, now: RobotData, external) -> AppliedWrenches:
     """Return external forces at the centers of mass of the links."""
-    pose = link_poses(tree(sys), constants.frames, now.kin)
+    pose = link_poses(tree(sys), now.fixed, now.kin)
     pos = pose.point(vec3(sys.links.com))
     force, torque = vec3(external[:, 3:]), vec3(external[:, :3])
     return AppliedWrenches(tuple(range(sys.nlink)), _like(pos, force), force, torque)

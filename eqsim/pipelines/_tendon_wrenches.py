@@ -6,27 +6,27 @@ import jax.numpy as jnp
 
 from ..constraint import (
     AbstractConstraint,
-    Moment,
+    RobotData,
     TendonEquality,
     TendonFriction,
+    TendonInertia,
     TendonLimit,
 )
 from ..constraint._costs import Residual
-from ..constraint._problem import node_motion
-from ..constraint._tendon_equality import coupling_tensions
-from ..dynamics._addresses import addresses
+from ..constraint._newton import ByKind
+from ..constraint._tendons import coupling_tensions
+from ..dynamics._servo import addresses
 from ..dynamics._tendons import (
     needed_tendons,
     passive_tensions,
     tendon_frames,
-    TendonKinematics,
 )
 from ..kinematics._tendons import tendon_kinematics, tendon_pulls
 from ..model import System, Transmission, tree, WrapKind
 from ..model._gather import accumulate, put, take
 from ..sensors import AppliedWrenches
 from ..spatial import Vec3
-from ._forward import Constants, Forward, Method
+from ._forward import Prepared
 
 
 def pulling_tendons(sys: System) -> tuple[bool, ...]:
@@ -44,37 +44,30 @@ def pulling_tendons(sys: System) -> tuple[bool, ...]:
 
 
 def tendon_wrenches(
-    sys: System,
-    method: Method,
-    constants: Constants,
-    now: Forward,
-    forces: list[tuple[AbstractConstraint, list[Residual]]],
-    q,
-    qd,
+    prepared: Prepared, now: RobotData, forces: ByKind
 ) -> AppliedWrenches | None:
     """Return the forces of spatial tendons on links; None if there are none.
 
     **Arguments:**
 
-    - `forces`: kinds of constraints, with the forces of their rows.
+    - `forces`: forces of all rows of constraints.
     """
+    sys = prepared.sys
     chosen = pulling_tendons(sys)
     if not any(chosen):
         return None
-    nodes, local = tree(sys), tendon_frames(sys, constants.frames)
+    nodes, local = tree(sys), tendon_frames(sys, now.fixed)
     pulls = tendon_pulls(sys, nodes, local, now.kin, chosen)
     assert pulls is not None, "the chosen tendons are spatial"
     everything = tuple(True for _ in chosen)
-    found = tendon_kinematics(sys, nodes, local, now.kin, q, everything)
-    moment = Moment(
-        constants.frames, now.kin, now.velocities, q, qd, now.points, found, None
-    )
-    total = _smooth_tensions(sys, constants, now, found, qd)
-    for kind, own, rows in zip(
-        method.constraints, constants.constraints, (rows for _, rows in forces)
-    ):
-        if own is not None:
-            total = total + _constraint_tensions(sys, kind, own, moment, rows)
+    found = tendon_kinematics(sys, nodes, local, now.kin, now.q, everything)
+    now = now._replace(tendons=found)
+    total = _smooth_tensions(prepared, now, forces)
+    settings, constants = prepared.settings, prepared.constants
+    for kind, own in zip(settings.constraints, constants.constraints, strict=True):
+        if type(kind) in forces:
+            rows = forces[type(kind)]
+            total = total + _constraint_tensions(sys, kind, own, now, rows)
     push = pulls.direction * take(total, pulls.tendons)
     join = lambda a, b: Vec3(*(jnp.concatenate(xs) for xs in zip(a, b, strict=True)))
     both = join(pulls.point, pulls.point)
@@ -82,14 +75,14 @@ def tendon_wrenches(
     return AppliedWrenches((*pulls.starts, *pulls.ends), both, force, force * 0.0)
 
 
-def _smooth_tensions(
-    sys: System, constants: Constants, now: Forward, found: TendonKinematics, qd
-):
+def _smooth_tensions(prepared: Prepared, now: RobotData, forces: ByKind):
     """Compute the tensions of springs, dampers, actuators and inertia, `(ntendon,
     *batch)`."""
+    sys, constants, found = prepared.sys, prepared.constants, now.tendons
+    assert found is not None, "the robot has tendons"
     total = jnp.zeros_like(found.length)
     if constants.tendons is not None:
-        total = total + passive_tensions(sys, constants.tendons, found, qd)
+        total = total + passive_tensions(sys, constants.tendons, found, now.qd)
     actuators = sys.actuators
     driving = [
         k
@@ -103,24 +96,16 @@ def _smooth_tensions(
         total = total + accumulate(own, targets, sys.ntendon)
     heavy = [k for k, has in enumerate(sys.tendons.has_armature) if has]
     if heavy:
-        total = total + put(_inertial_tensions(sys, now), heavy, sys.ntendon)
+        total = total + put(forces[TendonInertia][0][0], heavy, sys.ntendon)
     return total
-
-
-def _inertial_tensions(sys: System, now: Forward):
-    """Compute the tensions of the inertia of tendons with armature, `(n, *batch)`."""
-    start, qdd = sum(now.counts), now.solution.qdd
-    (rows,), (piece,) = now.problem.rows[start:], now.solution.pieces[start:]
-    motion = node_motion(tree(sys), now.kin, qdd)
-    return rows.forces(piece, rows.residuals(motion, qdd))[0]
 
 
 def _constraint_tensions(
     sys: System,
     kind: AbstractConstraint,
     constants: Any,
-    now: Moment,
-    rows: list[Residual],
+    now: RobotData,
+    rows: tuple[Residual, ...],
 ):
     """Compute the tensions of one kind of constraint, `(ntendon, *batch)`, or zero."""
     tendons, count = sys.tendons, sys.ntendon

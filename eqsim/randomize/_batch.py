@@ -8,7 +8,7 @@ from jaxtyping import Key
 
 from ..envs import AbstractEnv
 from ..model import System
-from ..model._changes import changed_parameters, check_same_structure
+from ..model._changes import changed_parameters, with_same_structure
 
 
 def batch(
@@ -47,7 +47,7 @@ def batch(
 
     def draw(one):
         new = randomize(one, sys)
-        check_same_structure(sys, new, "The robot that `randomize` returns")
+        new = with_same_structure(sys, new, "The robot that `randomize` returns")
         return changed_parameters(sys, new)
 
     changed = jax.vmap(draw)(key)

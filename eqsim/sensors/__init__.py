@@ -1,10 +1,10 @@
 """Sensors: values measured at one state."""
 
-from ._snapshot import (
+from ._inputs import (
     AppliedWrenches as AppliedWrenches,
     LimitForces as LimitForces,
-    Snapshot as Snapshot,
-    SolvedMotion as SolvedMotion,
+    SensorInputs as SensorInputs,
+    SolvedForces as SolvedForces,
 )
 from ._values import (
     needs_actuators as needs_actuators,

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 
 from .._each import read_rows_of, table_rows
 from ..collision import contact_plan
-from ..constraint._contact_report import ContactReport
-from ..kinematics._sites import carriers
+from ..constraint._contact import ContactReport
+from ..kinematics._poses import carriers
 from ..model import (
     ContactData,
     ContactReduction,
@@ -24,24 +24,24 @@ from ..model import (
 from ..model._gather import concatenate
 from ..spatial import Mat3, safe_sqrt, Vec3
 from ._contact_matching import Match, matches
+from ._inputs import SensorInputs
 from ._ray import inside, Ray, ray_shape
-from ._snapshot import Snapshot
 from ._volumes import repeat, select, site_shape
 
 
-def touches(sys: System, now: Snapshot, chosen: Sequence[int]):
+def touches(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute the sums of normal forces within the volumes of sites, `(n, 1,
     *batch)`."""
     return jnp.stack([_touch(sys, now, k) for k in chosen])
 
 
-def _touch(sys: System, now: Snapshot, sensor: int):
+def _touch(sys: System, now: SensorInputs, sensor: int):
     site = sys.sensors.objects[sensor][1]
-    link, report = sys.sites.links[site], now.solution.contacts
+    link, report = sys.sites.links[site], now.forces.contacts
     ends = [pair[:2] for pair in contact_plan(sys).pairs]
     links = [tuple(sys.geoms.links[geom] for geom in end) for end in ends]
     if report is None or not any(link in pair for pair in links):
-        return jnp.zeros_like(now.q[:1])
+        return jnp.zeros_like(now.data.q[:1])
     # 1 if the link is the first of the pair, -1 if it is the second.
     sides = [(pair[0] == link) - (pair[1] == link) for pair in links]
     pair, own = jnp.maximum(report.pair, 0), report.values
@@ -82,19 +82,19 @@ class _Matched(NamedTuple):
     spin: Vec3
 
 
-def contacts(sys: System, now: Snapshot, chosen: Sequence[int]):
+def contacts(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute the values of contact sensors, one array `(size, *batch)` per sensor."""
     return [_contact(sys, now, k) for k in chosen]
 
 
-def _contact(sys: System, now: Snapshot, sensor: int):
-    sensors, report = sys.sensors, now.solution.contacts
+def _contact(sys: System, now: SensorInputs, sensor: int):
+    sensors, report = sys.sensors, now.forces.contacts
     match = matches(sys, sensor)
     data, slots = sensors.contact_data[sensor], sensors.contact_slots[sensor]
     size = sum(each.size for each in data)
     if report is None or not any(match.flips):
-        return jnp.zeros_like(now.q[:1]) + jnp.zeros(
-            (slots * size, *now.q.shape[1:]), now.q.dtype
+        return jnp.zeros_like(now.data.q[:1]) + jnp.zeros(
+            (slots * size, *now.data.q.shape[1:]), now.data.q.dtype
         )
     found = _matched(sys, now, report, sensor, match)
     if sensors.contact_reductions[sensor] is ContactReduction.SUM:
@@ -111,7 +111,7 @@ def _contact(sys: System, now: Snapshot, sensor: int):
 
 
 def _matched(
-    sys: System, now: Snapshot, report: ContactReport, sensor: int, match: Match
+    sys: System, now: SensorInputs, report: ContactReport, sensor: int, match: Match
 ) -> _Matched:
     own, pair = report.values, jnp.maximum(report.pair, 0)
     flip = table_rows(match.flips, pair)
@@ -137,11 +137,11 @@ def _matched(
     )
 
 
-def _end_motion(sys: System, now: Snapshot, pos: Vec3, pair, side: int):
+def _end_motion(sys: System, now: SensorInputs, pos: Vec3, pair, side: int):
     """Return velocity at a position and angular velocity of one link of each pair."""
     geoms = [pair[side] for pair in contact_plan(sys).pairs]
     nodes = carriers(tree(sys), [sys.geoms.links[geom] for geom in geoms])
-    own = now.speed.velocity, now.kin.origin
+    own = now.data.velocities.velocity, now.data.kin.origin
     world = jax.tree_util.tree_map(lambda x: jnp.zeros_like(x[:1]), own)
     rows = concatenate([own, world])
     last = tree(sys).size

@@ -16,8 +16,8 @@ from ..model._pairs import is_measured
 from ..model._sensors import Attachment
 from ..spatial import Vec3
 from ._frames import object_poses
+from ._inputs import SensorInputs
 from ._ray import inside
-from ._snapshot import Snapshot
 from ._volumes import first_smallest, geom_shapes, select, site_shape
 
 
@@ -45,7 +45,7 @@ def geoms_of(sys: System, attachment: Attachment) -> list[int]:
     return [g for g, link in enumerate(sys.geoms.links) if link == index]
 
 
-def _segment(sys: System, now: Snapshot, sensor: int) -> tuple[_Segment, Any]:
+def _segment(sys: System, now: SensorInputs, sensor: int) -> tuple[_Segment, Any]:
     """Return the shortest segment of a sensor, and true if it is below the cutoff."""
     first, second = (
         geoms_of(sys, each[sensor])
@@ -76,8 +76,8 @@ def _segment(sys: System, now: Snapshot, sensor: int) -> tuple[_Segment, Any]:
     return nearest, nearest.dist < cutoff
 
 
-def _nothing(now: Snapshot) -> _Segment:
-    zero = jnp.zeros_like(now.q[:1])
+def _nothing(now: SensorInputs) -> _Segment:
+    zero = jnp.zeros_like(now.data.q[:1])
     return _Segment(zero + _FAR, Vec3(zero, zero, zero), Vec3(zero, zero, zero))
 
 
@@ -86,7 +86,7 @@ def _broadcast(each: _Segment) -> _Segment:
     return _Segment(each.dist, grow(each.pos), grow(each.normal))
 
 
-def distances(sys: System, now: Snapshot, chosen: Sequence[int]):
+def distances(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute the smallest distances, `(n, 1, *batch)`."""
     rows = []
     for k in chosen:
@@ -95,7 +95,7 @@ def distances(sys: System, now: Snapshot, chosen: Sequence[int]):
     return jnp.stack(rows)
 
 
-def normals(sys: System, now: Snapshot, chosen: Sequence[int]):
+def normals(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute unit vectors along the shortest segments, `(n, 3, *batch)`."""
     rows = []
     for k in chosen:
@@ -105,7 +105,7 @@ def normals(sys: System, now: Snapshot, chosen: Sequence[int]):
     return jnp.stack(rows)
 
 
-def segments(sys: System, now: Snapshot, chosen: Sequence[int]):
+def segments(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute both ends of the shortest segments, `(n, 6, *batch)`."""
     rows = []
     for k in chosen:
@@ -116,7 +116,7 @@ def segments(sys: System, now: Snapshot, chosen: Sequence[int]):
     return jnp.stack(rows)
 
 
-def inside_sites(sys: System, now: Snapshot, chosen: Sequence[int]):
+def inside_sites(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Return 1 for objects inside sites, else 0: `(n, 1, *batch)`."""
     rows = []
     for k in chosen:

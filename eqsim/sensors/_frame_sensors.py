@@ -20,8 +20,8 @@ from ._frames import (
     object_velocities,
     Rates,
 )
+from ._inputs import SensorInputs
 from ._orientation import conjugate, object_quaternions
-from ._snapshot import Snapshot
 
 
 def _objects(sys: System, chosen: Sequence[int]):
@@ -40,12 +40,12 @@ def _has_references(sys: System, chosen: Sequence[int]) -> bool:
     return any(kind is not SensorObject.NONE for kind in references)
 
 
-def _both(sys: System, now: Snapshot, chosen: Sequence[int]) -> tuple[Pose, Pose]:
+def _both(sys: System, now: SensorInputs, chosen: Sequence[int]) -> tuple[Pose, Pose]:
     objects, references = _objects(sys, chosen), _references(sys, chosen)
     return object_poses(sys, now, objects), object_poses(sys, now, references)
 
 
-def frame_positions(sys: System, now: Snapshot, chosen: Sequence[int]):
+def frame_positions(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute the origins of frames, `(n, 3, *batch)`."""
     if not _has_references(sys, chosen):
         return stack(object_poses(sys, now, _objects(sys, chosen)).pos)
@@ -56,7 +56,7 @@ def frame_positions(sys: System, now: Snapshot, chosen: Sequence[int]):
 def frame_axis(number: int) -> Callable:
     """Return the function that computes one of the axes of frames."""
 
-    def axis(sys: System, now: Snapshot, chosen: Sequence[int]):
+    def axis(sys: System, now: SensorInputs, chosen: Sequence[int]):
         if not _has_references(sys, chosen):
             pose = object_poses(sys, now, _objects(sys, chosen))
             return stack(pose.rot.columns[number])
@@ -66,16 +66,18 @@ def frame_axis(number: int) -> Callable:
     return axis
 
 
-def frame_quaternions(sys: System, now: Snapshot, chosen: Sequence[int]):
+def frame_quaternions(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute orientations of frames, `(n, 4, *batch)`."""
-    quat = object_quaternions(sys, now.q, _objects(sys, chosen))
+    quat = object_quaternions(sys, now.data.q, _objects(sys, chosen))
     if _has_references(sys, chosen):
-        reference = object_quaternions(sys, now.q, _references(sys, chosen))
+        reference = object_quaternions(sys, now.data.q, _references(sys, chosen))
         quat = multiply(conjugate(reference), quat)
     return jnp.stack(quat, axis=1)
 
 
-def _relative_velocities(sys: System, now: Snapshot, chosen: Sequence[int]) -> Rates:
+def _relative_velocities(
+    sys: System, now: SensorInputs, chosen: Sequence[int]
+) -> Rates:
     objects, references = _objects(sys, chosen), _references(sys, chosen)
     if not _has_references(sys, chosen):
         pose = object_poses(sys, now, objects)
@@ -90,33 +92,33 @@ def _relative_velocities(sys: System, now: Snapshot, chosen: Sequence[int]) -> R
     return Rates(back @ (own.ang - other.ang), back @ lin)
 
 
-def frame_velocities(sys: System, now: Snapshot, chosen: Sequence[int]):
+def frame_velocities(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute velocities of the origins of frames, `(n, 3, *batch)`."""
     return stack(_relative_velocities(sys, now, chosen).lin)
 
 
-def frame_angular_velocities(sys: System, now: Snapshot, chosen: Sequence[int]):
+def frame_angular_velocities(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute angular velocities of frames, `(n, 3, *batch)`."""
     return stack(_relative_velocities(sys, now, chosen).ang)
 
 
-def _accelerations(sys: System, now: Snapshot, chosen: Sequence[int]) -> Rates:
+def _accelerations(sys: System, now: SensorInputs, chosen: Sequence[int]) -> Rates:
     objects = _objects(sys, chosen)
     pose = object_poses(sys, now, objects)
     return object_accelerations(sys, now, objects, pose.pos)
 
 
-def frame_accelerations(sys: System, now: Snapshot, chosen: Sequence[int]):
+def frame_accelerations(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute accelerations of the origins of frames, `(n, 3, *batch)`."""
     return stack(_accelerations(sys, now, chosen).lin)
 
 
-def frame_angular_accelerations(sys: System, now: Snapshot, chosen: Sequence[int]):
+def frame_angular_accelerations(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute angular accelerations of frames, `(n, 3, *batch)`."""
     return stack(_accelerations(sys, now, chosen).ang)
 
 
-def accelerometers(sys: System, now: Snapshot, chosen: Sequence[int]):
+def accelerometers(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute accelerations of sites in their axes, `(n, 3, *batch)`."""
     objects = _objects(sys, chosen)
     pose = object_poses(sys, now, objects)
@@ -124,7 +126,7 @@ def accelerometers(sys: System, now: Snapshot, chosen: Sequence[int]):
     return stack(pose.rot.T @ rate.lin)
 
 
-def _local_velocities(sys: System, now: Snapshot, chosen: Sequence[int]) -> Rates:
+def _local_velocities(sys: System, now: SensorInputs, chosen: Sequence[int]) -> Rates:
     objects = _objects(sys, chosen)
     pose = object_poses(sys, now, objects)
     own = object_velocities(sys, now, objects, pose.pos)
@@ -132,17 +134,17 @@ def _local_velocities(sys: System, now: Snapshot, chosen: Sequence[int]) -> Rate
     return Rates(back @ own.ang, back @ own.lin)
 
 
-def velocimeters(sys: System, now: Snapshot, chosen: Sequence[int]):
+def velocimeters(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute velocities of sites in their axes, `(n, 3, *batch)`."""
     return stack(_local_velocities(sys, now, chosen).lin)
 
 
-def gyros(sys: System, now: Snapshot, chosen: Sequence[int]):
+def gyros(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute angular velocities of sites in their axes, `(n, 3, *batch)`."""
     return stack(_local_velocities(sys, now, chosen).ang)
 
 
-def magnetometers(sys: System, now: Snapshot, chosen: Sequence[int]):
+def magnetometers(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute the magnetic flux in the axes of sites, `(n, 3, *batch)`."""
     pose = object_poses(sys, now, _objects(sys, chosen))
     magnetic = sys.sensors.magnetic

@@ -6,14 +6,13 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..kinematics._forward import joint_motion, Pose, take_poses
-from ..kinematics._recursion import descend
-from ..kinematics._sites import attached_frames, carriers
+from ..kinematics._forward import descend, joint_motion, Pose, take_poses
+from ..kinematics._poses import attached_frames, carriers
 from ..model import SensorObject, System, tree
 from ..model._gather import concatenate, per_row, take, take_or_zero
 from ..model._sensors import Attachment
 from ..spatial import Motion, Vec3
-from ._snapshot import Snapshot
+from ._inputs import SensorInputs
 
 
 class Rates(NamedTuple):
@@ -61,23 +60,23 @@ def local_frames(sys: System, objects: Sequence[Attachment]) -> tuple[Any, Any]:
     return take(concatenate([world, *(tables[kind] for kind in used)]), rows)
 
 
-def object_poses(sys: System, now: Snapshot, objects: Sequence[Attachment]) -> Pose:
+def object_poses(sys: System, now: SensorInputs, objects: Sequence[Attachment]) -> Pose:
     """Compute the poses of objects in the world."""
     links = [object_link(sys, each) for each in objects]
-    local = attached_frames(now.fixed, links, *local_frames(sys, objects))
-    return take_poses(now.kin.pose, carriers(tree(sys), links)) @ local
+    local = attached_frames(now.data.fixed, links, *local_frames(sys, objects))
+    return take_poses(now.data.kin.pose, carriers(tree(sys), links)) @ local
 
 
 def object_velocities(
-    sys: System, now: Snapshot, objects: Sequence[Attachment], pos: Vec3
+    sys: System, now: SensorInputs, objects: Sequence[Attachment], pos: Vec3
 ) -> Rates:
     """Compute velocities of objects at `pos`; zero for objects that cannot move."""
     links = [object_link(sys, each) for each in objects]
-    return _at(now, now.speed.velocity, carriers(tree(sys), links), pos)
+    return _at(now, now.data.velocities.velocity, carriers(tree(sys), links), pos)
 
 
 def object_accelerations(
-    sys: System, now: Snapshot, objects: Sequence[Attachment], pos: Vec3
+    sys: System, now: SensorInputs, objects: Sequence[Attachment], pos: Vec3
 ) -> Rates:
     """Compute accelerations of objects at `pos` relative to free fall."""
     nodes = carriers(tree(sys), [object_link(sys, each) for each in objects])
@@ -85,26 +84,26 @@ def object_accelerations(
 
 
 def accelerations_at(
-    sys: System, now: Snapshot, nodes: Sequence[int], pos: Vec3
+    sys: System, now: SensorInputs, nodes: Sequence[int], pos: Vec3
 ) -> Rates:
     """Compute accelerations of points on nodes (-1: the world) relative to free
     fall."""
     rate = _at(now, _node_accelerations(sys, now), nodes, pos)
-    velocity = _at(now, now.speed.velocity, nodes, pos)
+    velocity = _at(now, now.data.velocities.velocity, nodes, pos)
     still = per_row([node < 0 for node in nodes], rate.lin.x)
     gravity = Vec3(*(sys.gravity[k][None] * still for k in range(3)))
     turned = velocity.ang ^ velocity.lin
     return Rates(rate.ang, (rate.lin + turned) - gravity)
 
 
-def _node_accelerations(sys: System, now: Snapshot) -> Motion:
+def _node_accelerations(sys: System, now: SensorInputs) -> Motion:
     """Compute spatial accelerations of the nodes, where the world accelerates against
     gravity."""
     nodes = tree(sys)
-    own = descend(nodes, joint_motion(nodes, now.kin, now.solution.qdd))
-    return now.speed.bias + own
+    own = descend(nodes, joint_motion(nodes, now.data.kin, now.data.solution.qdd))
+    return now.data.velocities.bias + own
 
 
-def _at(now: Snapshot, motion: Motion, nodes: Sequence[int], pos: Vec3) -> Rates:
-    own, origin = take_or_zero((motion, now.kin.origin), nodes)
+def _at(now: SensorInputs, motion: Motion, nodes: Sequence[int], pos: Vec3) -> Rates:
+    own, origin = take_or_zero((motion, now.data.kin.origin), nodes)
     return Rates(own.ang, own.at(pos - origin))

@@ -13,17 +13,17 @@ from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
 
-from ..kinematics._sites import carriers
+from ..kinematics._poses import carriers
 from ..model import SensorKind, System, tree
 from ..model._gather import take
 from ..spatial import Vec3
 from ..spatial._vector import stack
 from ._frames import accelerations_at, object_link, object_poses
-from ._snapshot import Snapshot
+from ._inputs import SensorInputs
 from ._subtrees import moving_bodies, subtrees
 
 
-def _inertial(sys: System, now: Snapshot, links: Sequence[int], point: Vec3):
+def _inertial(sys: System, now: SensorInputs, links: Sequence[int], point: Vec3):
     """Compute the rates of the momenta of links about a point: force and torque."""
     bodies = moving_bodies(sys, now, links)
     nodes = carriers(tree(sys), links)
@@ -40,7 +40,7 @@ def _total(force: Vec3, torque: Vec3) -> tuple[Vec3, Vec3]:
 
 
 def interactions(
-    sys: System, now: Snapshot, chosen: Sequence[int]
+    sys: System, now: SensorInputs, chosen: Sequence[int]
 ) -> list[tuple[Vec3, Vec3]]:
     """Compute force and torque at the site of each sensor, in the axes of the site."""
     found = []
@@ -50,7 +50,7 @@ def interactions(
         links = subtrees(sys.links.parents)[object_link(sys, site)]
         zero = Vec3(*(jnp.zeros_like(x) for x in pose.pos))
         total = _inertial(sys, now, links, pose.pos) if links else (zero, zero)
-        for each in now.solution.wrenches:
+        for each in now.forces.wrenches:
             own = [i for i, link in enumerate(each.links) if link in links]
             if own:
                 pos, force, torque = take((each.pos, each.force, each.torque), own)
@@ -61,13 +61,13 @@ def interactions(
     return found
 
 
-def forces(sys: System, now: Snapshot, chosen: Sequence[int]):
+def forces(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute interaction forces, `(n, 3, *batch)`."""
     found = interactions(sys, now, chosen)
     return jnp.concatenate([stack(force) for force, _ in found])
 
 
-def torques(sys: System, now: Snapshot, chosen: Sequence[int]):
+def torques(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute interaction torques, `(n, 3, *batch)`."""
     found = interactions(sys, now, chosen)
     return jnp.concatenate([stack(torque) for _, torque in found])

@@ -10,7 +10,7 @@ from ..model import JointKind, SensorKind, System
 from ..model._gather import take
 from ..spatial import Vec3
 from ..spatial._rotation import normalize4
-from ._snapshot import Snapshot
+from ._inputs import SensorInputs
 
 
 def _joints(sys: System, chosen: Sequence[int]) -> list[int]:
@@ -23,31 +23,33 @@ def _at_dofs(sys: System, values, chosen: Sequence[int], width: int):
     return jnp.stack([take(values, [s + k for s in starts]) for k in range(width)], 1)
 
 
-def joint_positions(sys: System, now: Snapshot, chosen: Sequence[int]):
+def joint_positions(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Return coordinates of hinges and slides, `(n, 1, *batch)`."""
-    return take(now.q, [sys.joints.q_starts[j] for j in _joints(sys, chosen)])[:, None]
+    return take(now.data.q, [sys.joints.q_starts[j] for j in _joints(sys, chosen)])[
+        :, None
+    ]
 
 
-def joint_velocities(sys: System, now: Snapshot, chosen: Sequence[int]):
+def joint_velocities(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Return velocities of hinges and slides, `(n, 1, *batch)`."""
-    return _at_dofs(sys, now.qd, chosen, 1)
+    return _at_dofs(sys, now.data.qd, chosen, 1)
 
 
-def joint_actuator_forces(sys: System, now: Snapshot, chosen: Sequence[int]):
+def joint_actuator_forces(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Return the actuator forces on hinges and slides, `(n, 1, *batch)`."""
-    return _at_dofs(sys, now.actuators.tau, chosen, 1)
+    return _at_dofs(sys, now.data.drive.tau, chosen, 1)
 
 
-def ball_quaternions(sys: System, now: Snapshot, chosen: Sequence[int]):
+def ball_quaternions(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Return orientations of ball joints, `(n, 4, *batch)`."""
     starts = [sys.joints.q_starts[j] for j in _joints(sys, chosen)]
-    quat = [take(now.q, [s + k for s in starts]) for k in range(4)]
+    quat = [take(now.data.q, [s + k for s in starts]) for k in range(4)]
     return jnp.stack(normalize4(quat), axis=1)
 
 
-def ball_velocities(sys: System, now: Snapshot, chosen: Sequence[int]):
+def ball_velocities(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Return angular velocities of ball joints, `(n, 3, *batch)`."""
-    return _at_dofs(sys, now.qd, chosen, 3)
+    return _at_dofs(sys, now.data.qd, chosen, 3)
 
 
 class Side(NamedTuple):
@@ -74,18 +76,18 @@ def first_active(sides: Sequence[Side], value: Callable[[Side], Any]):
 def limit_sensor(sides: Callable, value: Callable[[Side], Any]) -> Callable:
     """Return the function that computes one property of limits, `(n, 1, *batch)`."""
 
-    def sensor(sys: System, now: Snapshot, chosen: Sequence[int]):
+    def sensor(sys: System, now: SensorInputs, chosen: Sequence[int]):
         rows = []
         for k in chosen:
             found = sides(sys, now, sys.sensors.objects[k][1])
-            zero = jnp.zeros_like(now.q[:1])
+            zero = jnp.zeros_like(now.data.q[:1])
             rows.append(first_active(found, value) if found else zero)
         return jnp.stack(rows)
 
     return sensor
 
 
-def _joint_sides(sys: System, now: Snapshot, joint: int) -> list[Side]:
+def _joint_sides(sys: System, now: SensorInputs, joint: int) -> list[Side]:
     joints = sys.joints
     if not joints.limited[joint]:
         return []
@@ -95,12 +97,12 @@ def _joint_sides(sys: System, now: Snapshot, joint: int) -> list[Side]:
     forces = None if now.solved is None else now.solved.limits
     row = lambda force, which: None if force is None else take(force, [which])
     if joints.kinds[joint] is JointKind.SPHERICAL:
-        axis, angle = ball_rotations(sys, [joint], now.q)
-        spin = Vec3(*(now.qd[dof + k : dof + k + 1] for k in range(3)))
+        axis, angle = ball_rotations(sys, [joint], now.data.q)
+        spin = Vec3(*(now.data.qd[dof + k : dof + k + 1] for k in range(3)))
         which = limited_balls(sys).joints.index(joint)
         gap = jnp.maximum(low, high) - angle - margin
         return [Side(gap, -(axis | spin), forces and row(forces.balls, which))]
-    position, rate = now.q[at : at + 1], now.qd[dof : dof + 1]
+    position, rate = now.data.q[at : at + 1], now.data.qd[dof : dof + 1]
     which = limited_joints(sys).joints.index(joint)
     return [
         Side(position - low - margin, rate, forces and row(forces.below, which)),

@@ -12,22 +12,22 @@ from ..model._gather import concatenate
 from ..model._shape_kinds import require_known
 from ..spatial import Vec3
 from ._frames import object_poses
+from ._inputs import SensorInputs
 from ._ray import Hit, Ray, ray_shape
 from ._ray_fields import ray_height_field
 from ._ray_meshes import ray_mesh
-from ._snapshot import Snapshot
 from ._volumes import first_smallest, geom_shapes, repeat, select
 
 
 _FAR = 1e30
 
 
-def rangefinders(sys: System, now: Snapshot, chosen: Sequence[int]):
+def rangefinders(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute the values of rangefinders, one array `(size, *batch)` per sensor."""
     return [_rangefinder(sys, now, k) for k in chosen]
 
 
-def _rangefinder(sys: System, now: Snapshot, sensor: int):
+def _rangefinder(sys: System, now: SensorInputs, sensor: int):
     site = sys.sensors.objects[sensor]
     pose = object_poses(sys, now, [site])
     ray = Ray(pose.pos, pose.rot.columns[2])
@@ -48,7 +48,7 @@ def _rangefinder(sys: System, now: Snapshot, sensor: int):
     return jnp.concatenate([x + jnp.zeros_like(hit.dist) for x in parts])
 
 
-def _first_hit(sys: System, now: Snapshot, ray: Ray, geoms: Sequence[int]) -> Hit:
+def _first_hit(sys: System, now: SensorInputs, ray: Ray, geoms: Sequence[int]) -> Hit:
     """Intersect one ray with shapes; -1 and zeros if it hits none."""
     zero = jnp.zeros_like(ray.point.x)
     miss = Hit(zero - 1.0, Vec3(zero, zero, zero))
@@ -70,7 +70,7 @@ def _first_hit(sys: System, now: Snapshot, ray: Ray, geoms: Sequence[int]) -> Hi
 _SIMPLE = tuple(k for k in GeomKind if k not in (GeomKind.MESH, GeomKind.HFIELD))
 
 
-def _hits_with_data(sys: System, now: Snapshot, ray: Ray, geom: int) -> list[Hit]:
+def _hits_with_data(sys: System, now: SensorInputs, ray: Ray, geom: int) -> list[Hit]:
     """Intersect one ray with a mesh or a height field, if the shape is one."""
     kind = sys.geoms.kinds[geom]
     require_known(kind, "are not seen by rays")

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from ..kinematics._forward import Pose, take_poses
-from ..kinematics._sites import attached_frames, carriers
+from ..kinematics._poses import attached_frames, carriers
 from ..model import SensorKind, System, tree
 from ..model._gather import take, take_or_zero
 from ..spatial import Sym3, Vec3
 from ..spatial._vector import congruence, diagonal, stack
-from ._snapshot import Snapshot
+from ._inputs import SensorInputs
 
 
 @ft.lru_cache(maxsize=256)
@@ -49,17 +49,19 @@ class MovingBodies(NamedTuple):
     lin: Vec3
 
 
-def moving_bodies(sys: System, now: Snapshot, links: Sequence[int]) -> MovingBodies:
+def moving_bodies(sys: System, now: SensorInputs, links: Sequence[int]) -> MovingBodies:
     """Compute masses, inertias and velocities of links."""
     own = sys.links
     mass, com, quat, moments = take(
         (own.mass, own.com, own.inertia_quat, own.inertia), links
     )
     nodes = carriers(tree(sys), links)
-    pose: Pose = take_poses(now.kin.pose, nodes) @ attached_frames(
-        now.fixed, links, com, quat
+    pose: Pose = take_poses(now.data.kin.pose, nodes) @ attached_frames(
+        now.data.fixed, links, com, quat
     )
-    velocity, origin = take_or_zero((now.speed.velocity, now.kin.origin), nodes)
+    velocity, origin = take_or_zero(
+        (now.data.velocities.velocity, now.data.kin.origin), nodes
+    )
     axes = diagonal(*(moments[:, k] for k in range(3)))
     return MovingBodies(
         mass=mass + jnp.zeros_like(pose.pos.x),
@@ -78,7 +80,7 @@ class _Total(NamedTuple):
     center: Vec3
 
 
-def _total(sys: System, now: Snapshot, sensor: int) -> _Total | None:
+def _total(sys: System, now: SensorInputs, sensor: int) -> _Total | None:
     """Return the sums over the subtree of a sensor; None if it has no link."""
     link = sys.sensors.objects[sensor][1]
     links = subtrees(sys.links.parents)[link]
@@ -106,11 +108,11 @@ def _mean_velocity(total: _Total) -> Vec3:
 
 
 def _of_subtrees(measure: Callable[[_Total], Vec3]) -> Callable:
-    def sensor(sys: System, now: Snapshot, chosen: Sequence[int]):
+    def sensor(sys: System, now: SensorInputs, chosen: Sequence[int]):
         rows = []
         for k in chosen:
             total = _total(sys, now, k)
-            zero = jnp.zeros_like(now.q[:3])
+            zero = jnp.zeros_like(now.data.q[:3])
             rows.append(zero if total is None else stack(measure(total))[0])
         return jnp.stack(rows)
 

@@ -7,37 +7,39 @@ import jax.numpy as jnp
 from ..kinematics._tendons import tendon_frames, tendon_kinematics, TendonKinematics
 from ..model import SensorKind, System, Transmission, tree
 from ..model._gather import take
+from ._inputs import SensorInputs
 from ._joint_sensors import limit_sensor, Side
-from ._snapshot import Snapshot
 
 
-def _tendons(sys: System, now: Snapshot, chosen: Sequence[int]) -> TendonKinematics:
+def _tendons(sys: System, now: SensorInputs, chosen: Sequence[int]) -> TendonKinematics:
     """Compute lengths and Jacobian of the tendons of sensors."""
     marks = [False] * sys.ntendon
     for k in chosen:
         marks[sys.sensors.objects[k][1]] = True
-    local = tendon_frames(sys, now.fixed)
-    return tendon_kinematics(sys, tree(sys), local, now.kin, now.q, tuple(marks))
+    local = tendon_frames(sys, now.data.fixed)
+    return tendon_kinematics(
+        sys, tree(sys), local, now.data.kin, now.data.q, tuple(marks)
+    )
 
 
 def _of_sensors(sys: System, values, chosen: Sequence[int]):
     return take(values, [sys.sensors.objects[k][1] for k in chosen])[:, None]
 
 
-def tendon_positions(sys: System, now: Snapshot, chosen: Sequence[int]):
+def tendon_positions(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute lengths of tendons, `(n, 1, *batch)`."""
     return _of_sensors(sys, _tendons(sys, now, chosen).length, chosen)
 
 
-def tendon_velocities(sys: System, now: Snapshot, chosen: Sequence[int]):
+def tendon_velocities(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute rates of the lengths of tendons, `(n, 1, *batch)`."""
     jac = _tendons(sys, now, chosen).jac
-    return _of_sensors(sys, jnp.sum(jac * now.qd[None], axis=1), chosen)
+    return _of_sensors(sys, jnp.sum(jac * now.data.qd[None], axis=1), chosen)
 
 
-def tendon_actuator_forces(sys: System, now: Snapshot, chosen: Sequence[int]):
+def tendon_actuator_forces(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Compute the sums of actuator forces on tendons, `(n, 1, *batch)`."""
-    force, actuators = now.actuators.force, sys.actuators
+    force, actuators = now.data.drive.force, sys.actuators
     rows = []
     for k in chosen:
         own = [
@@ -46,20 +48,20 @@ def tendon_actuator_forces(sys: System, now: Snapshot, chosen: Sequence[int]):
             if kind is Transmission.TENDON
             and actuators.targets[i][0] == sys.sensors.objects[k][1]
         ]
-        total = jnp.zeros_like(now.q[:1])
+        total = jnp.zeros_like(now.data.q[:1])
         rows.append(total + jnp.sum(take(force, own), axis=0) if own else total)
     return jnp.stack(rows)
 
 
-def _tendon_sides(sys: System, now: Snapshot, tendon: int) -> list[Side]:
+def _tendon_sides(sys: System, now: SensorInputs, tendon: int) -> list[Side]:
     tendons = sys.tendons
     if not tendons.limited[tendon]:
         return []
     marks = tuple(k == tendon for k in range(sys.ntendon))
-    local = tendon_frames(sys, now.fixed)
-    found = tendon_kinematics(sys, tree(sys), local, now.kin, now.q, marks)
+    local = tendon_frames(sys, now.data.fixed)
+    found = tendon_kinematics(sys, tree(sys), local, now.data.kin, now.data.q, marks)
     length, jac = take((found.length, found.jac), [tendon])
-    rate = jnp.sum(jac * now.qd[None], axis=1)
+    rate = jnp.sum(jac * now.data.qd[None], axis=1)
     range_, margin = take((tendons.range, tendons.limit_margin), [tendon])
     # MuJoCo ignores the limit of a tendon whose length does not depend on any joint.
     moves = jnp.any(jac != 0.0, axis=1)
@@ -82,19 +84,19 @@ def _outputs(values, sys: System, chosen: Sequence[int]):
     return [values[starts[i] : starts[i] + counts[i]] for i in index]
 
 
-def actuator_positions(sys: System, now: Snapshot, chosen: Sequence[int]):
+def actuator_positions(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Return lengths of actuators."""
-    return _outputs(now.actuators.length, sys, chosen)
+    return _outputs(now.data.drive.length, sys, chosen)
 
 
-def actuator_velocities(sys: System, now: Snapshot, chosen: Sequence[int]):
+def actuator_velocities(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Return velocities of actuators."""
-    return _outputs(now.actuators.velocity, sys, chosen)
+    return _outputs(now.data.drive.velocity, sys, chosen)
 
 
-def actuator_forces(sys: System, now: Snapshot, chosen: Sequence[int]):
+def actuator_forces(sys: System, now: SensorInputs, chosen: Sequence[int]):
     """Return forces of actuators."""
-    return _outputs(now.actuators.force, sys, chosen)
+    return _outputs(now.data.drive.force, sys, chosen)
 
 
 TENDON_SENSORS: dict[SensorKind, Callable] = {

@@ -11,10 +11,10 @@ from ._contact_sensors import CONTACT_SENSORS
 from ._distance import DISTANCE_SENSORS
 from ._frame_sensors import FRAME_SENSORS
 from ._global import GLOBAL_SENSORS
+from ._inputs import SensorInputs
 from ._interaction import INTERACTION_SENSORS
 from ._joint_sensors import JOINT_SENSORS
 from ._rangefinder import RAY_SENSORS
-from ._snapshot import Snapshot
 from ._subtrees import SUBTREE_SENSORS
 from ._tendon_sensors import ACTUATOR_SENSORS, TENDON_SENSORS
 
@@ -55,7 +55,7 @@ def needs_actuators(sys: System) -> bool:
     return any(kind in _ACTUATED for kind in sys.sensors.kinds)
 
 
-def sensor_values(sys: System, now: Snapshot) -> dict[str, Any]:
+def sensor_values(sys: System, now: SensorInputs) -> dict[str, Any]:
     """Compute the values of all sensors, `(size, *batch)` each (batch axes last).
 
     Only quantities that the sensors of this robot read are computed.

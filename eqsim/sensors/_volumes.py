@@ -8,25 +8,27 @@ import jax.numpy as jnp
 
 from ..collision._shapes import Shape
 from ..kinematics._forward import take_poses
-from ..kinematics._sites import carriers
+from ..kinematics._poses import carriers
 from ..model import SensorObject, System, tree
 from ..model._gather import take
 from ..spatial import Vec3, vec3
 from ._frames import object_poses
-from ._snapshot import Snapshot
+from ._inputs import SensorInputs
 
 
-def site_shape(sys: System, now: Snapshot, site: int) -> Shape:
+def site_shape(sys: System, now: SensorInputs, site: int) -> Shape:
     """Return the shape of a site, `(1, *batch)`."""
     pose = object_poses(sys, now, [(SensorObject.SITE, site)])
     return Shape(pose, vec3(take(sys.sites.size, [site])))
 
 
-def geom_shapes(sys: System, now: Snapshot, geoms: Sequence[int]) -> Shape:
+def geom_shapes(sys: System, now: SensorInputs, geoms: Sequence[int]) -> Shape:
     """Return shapes of geoms."""
     links = [sys.geoms.links[k] for k in geoms]
-    local, size = take((now.geoms.pose, now.geoms.size), geoms)
-    return Shape(take_poses(now.kin.pose, carriers(tree(sys), links)) @ local, size)
+    local, size = take((now.data.geoms.pose, now.data.geoms.size), geoms)
+    return Shape(
+        take_poses(now.data.kin.pose, carriers(tree(sys), links)) @ local, size
+    )
 
 
 def repeat(v: Vec3, like) -> Vec3:

@@ -15,16 +15,14 @@ from ._rotation import (
     quaternion_matrix as quaternion_matrix,
     safe_sqrt as safe_sqrt,
 )
-from ._spatial import (
+from ._vector import (
     ArticulatedInertia as ArticulatedInertia,
     Force as Force,
     force_at as force_at,
+    Mat3 as Mat3,
     Motion as Motion,
     rigid_inertia as rigid_inertia,
     RigidInertia as RigidInertia,
-)
-from ._vector import (
-    Mat3 as Mat3,
     skew as skew,
     Sym3 as Sym3,
     Vec3 as Vec3,

@@ -5,8 +5,16 @@
 
 from typing import NamedTuple
 
-from ._spatial import ArticulatedInertia, Force, Motion
-from ._vector import Mat3, matrix_from_columns, skew, Sym3, Vec3
+from ._vector import (
+    ArticulatedInertia,
+    Force,
+    Mat3,
+    matrix_from_columns,
+    Motion,
+    skew,
+    Sym3,
+    Vec3,
+)
 
 
 class Matrix6(NamedTuple):

@@ -10,15 +10,15 @@ import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
 
-from ..constraint import AbstractConstraint, AbstractRows
-from ..constraint._jacobians import Terms, total
-from ..constraint._problem import node_motion, Problem
+from ..constraint import AbstractConstraint, AbstractRows, RobotData
+from ..constraint._newton import node_motion, Problem
+from ..constraint._rows import Terms, total
 from ..dynamics._articulated import project
-from ..dynamics._dense import symmetric_matrix
-from ..kinematics._recursion import ascend
+from ..dynamics._joint_space import symmetric_matrix
+from ..kinematics._forward import ascend
 from ..model import State, System, tree
 from ..pipelines import Generalized
-from ..pipelines._forward import derive, Forward, forward, Method
+from ..pipelines._forward import forward, prepare, Settings, StepInputs
 from ._check import bind, Check, Law, NotApplicable, Report, run_checks
 from ._gradients import check_gradients
 from ._pipeline_kit import double
@@ -44,15 +44,15 @@ class ConstraintKit:
         return Generalized(constraints=(self.parts[0],))
 
     @ft.cached_property
-    def solved(self) -> Forward:
+    def solved(self) -> RobotData:
         """The convex problem of the state, and its solution; one batch axis."""
         constraint, sys, state = self.parts
         last = lambda x: jtu.tree_map(lambda y: y[..., None], x)
         sys, state, constraint = last((sys, state, constraint))
-        method = Method((constraint,), self.pipeline.solver, None)
+        settings = Settings((constraint,), self.pipeline.solver, None)
         ctrl = jnp.zeros((sys.nu, 1))
-        inputs = state.q, state.qd, state.act, ctrl, None
-        return forward(sys, method, derive(sys, method), *inputs)
+        inputs = StepInputs(state.q, state.qd, state.act, ctrl, None)
+        return forward(prepare(sys, settings), inputs)
 
     @property
     def problem(self) -> Problem:
@@ -64,7 +64,7 @@ class ConstraintKit:
 
         **Raises:** `NotApplicable` if the robot has none.
         """
-        rows = self.problem.rows[: sum(self.solved.counts)]
+        rows = self.problem.rows.get(type(self.parts[0]))
         if not rows:
             raise NotApplicable("the robot has no such constraint in this state")
         return rows

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._errors import check_shape
 from ..envs import AbstractEnv, check_action, reset_options, ResetOptions, Timestep
 from ..model import System, validate
-from ..model._changes import changed_parameters, check_same_structure
+from ..model._changes import changed_parameters, with_same_structure
 from ._wrapper import (
     AbstractStateful,
     AbstractStateless,
@@ -134,8 +134,7 @@ class DomainRandomization(AbstractStateful):
 
     def _drawn(self, key) -> System:
         new = self.randomize(key, self.env.sys)
-        check_same_structure(self.env.sys, new, "`randomize`")
-        return new
+        return with_same_structure(self.env.sys, new, "`randomize`")
 
     def _report(self, state: RandomizedState, timestep: Timestep):
         if self.observe_context:
@@ -165,7 +164,7 @@ def robot(env: AbstractEnv, state: Any) -> System:
 
 def _of_robot(old: System, changed: System, given: System) -> System:
     """Return the randomized parameters of a given robot."""
-    check_same_structure(old, given, "`options.sys`")
+    given = with_same_structure(old, given, "`options.sys`")
     none = lambda x: x is None
     # Not by the leaves of `changed`, because optional fields may be None too.
     carried = jtu.tree_structure(old).flatten_up_to(changed)

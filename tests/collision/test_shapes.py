@@ -14,7 +14,7 @@ from eqsim.collision import nearest_points, pair_points, Shape
 from eqsim.collision._shapes import _nearest
 from eqsim.kinematics._forward import Pose
 from eqsim.model import GeomKind
-from eqsim.model._colliders import touching_kinds
+from eqsim.model._pairs import touching_kinds
 from eqsim.spatial import Mat3, Vec3
 from eqsim.spatial._vector import stack
 

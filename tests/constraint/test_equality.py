@@ -110,7 +110,9 @@ def test_round_trip_of_random_systems(seed):
     sys = random_system(seed, nlink=5, with_equalities=True)
     again = load_mjcf(write_mjcf(sys))
     assert len(sys.equalities.names) >= 4
-    assert tree_allclose(sys, again, rtol=1e-10, atol=1e-12)
+    # Rounding decides which numbers are exactly zero.
+    robots = sys.without_pattern(), again.without_pattern()
+    assert tree_allclose(*robots, rtol=1e-10, atol=1e-12)
 
 
 def test_active_is_data():

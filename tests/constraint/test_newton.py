@@ -1,5 +1,7 @@
 """The solver finds the minimum, on full steps and with a line search, in hard cases too."""
 
+from collections import OrderedDict
+
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
@@ -8,9 +10,9 @@ import numpy as np
 import pytest
 
 from eqsim import load_mjcf
-from eqsim.constraint import _newton, _problem, ALL, Newton
+from eqsim.constraint import _newton, ALL, Newton
 from eqsim.model import tree
-from eqsim.pipelines._forward import derive, forward, Method
+from eqsim.pipelines._forward import forward, prepare, Settings, StepInputs
 
 
 # Strong friction, the same contact twice, a large margin, a light link under a body that
@@ -69,23 +71,25 @@ def solve(sys, q, qd):
     last axis."""
     last = jtu.tree_map(lambda x: x[..., None], sys)
     none = jnp.zeros((0, q.shape[1]))
-    method = Method(ALL, Newton(), jnp.zeros(1))
-    now = forward(last, method, derive(last, method), q, qd, none, none, None)
+    prepared = prepare(last, Settings(ALL, Newton(), jnp.zeros(1)))
+    now = forward(prepared, StepInputs(q, qd, none, none, None))
     nodes, problem = tree(last), now.problem
     qdd, pieces, converged = now.solution
-    motion = _problem.node_motion(nodes, problem.kin, qdd)
-    x = [rows.residuals(motion, qdd) for rows in problem.rows]
-    true = [rows.forces(rows.pieces(y), y) for rows, y in zip(problem.rows, x)]
-    found = _problem.row_forces(problem, motion, qdd, pieces)
+    motion = _newton.node_motion(nodes, problem.kin, qdd)
+    every = problem.every_row
+    x = [rows.residuals(motion, qdd) for rows in every]
+    true = [rows.forces(rows.pieces(y), y) for rows, y in zip(every, x)]
+    forces = _newton.row_forces(problem, motion, qdd, pieces)
+    found = [force for own in forces.values() for force in own]
     return problem, qdd, *gaps(nodes, problem, now.solution), true, found, converged
 
 
 def gaps(nodes, problem, solution):
     """What is left of the forces, and what they are without a solution."""
-    free = problem._replace(rows=())
+    free = problem._replace(rows=OrderedDict())
     return (
-        _problem.residual(nodes, problem, solution.qdd, solution.pieces),
-        _problem.residual(nodes, free, 0 * solution.qdd, ()),
+        _newton.residual(nodes, problem, solution.qdd, solution.pieces),
+        _newton.residual(nodes, free, 0 * solution.qdd, OrderedDict()),
     )
 
 

@@ -384,7 +384,9 @@ def test_limit_of_a_tendon_within_one_link():
 def test_round_trip(seed, nlink):
     sys = random_system(seed, nlink, num_roots=1, with_tendons=True)
     again = load_mjcf(write_mjcf(sys))
-    assert eqsim.testing.tree_allclose(sys, again, rtol=1e-12, atol=1e-12)
+    # Rounding decides which numbers are exactly zero.
+    robots = sys.without_pattern(), again.without_pattern()
+    assert eqsim.testing.tree_allclose(*robots, rtol=1e-12, atol=1e-12)
     assert str(again).count("site ") == sys.nsite
 
 

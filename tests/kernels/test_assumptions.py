@@ -8,8 +8,8 @@ import pytest
 from kernels.harness import Kernel
 
 import eqsim
+from eqsim._calls import known_values, Pattern, patterned
 from eqsim._kernels import _programs, pattern_of
-from eqsim._patterns import assumptions, Pattern, patterned, with_entries
 from eqsim.model import random_system
 
 
@@ -103,14 +103,24 @@ def test_a_kernel_that_cannot_be_made_is_an_error(monkeypatch, caplog):
 # Robots.
 
 
-def test_robots_with_other_numbers_are_alike():
-    """A pattern is no part of the structure."""
+def test_a_pattern_is_part_of_the_structure():
+    """Compiled code depends on it, so robots with different patterns are not alike."""
+    one, same = random_system(0, with_fluid=False), random_system(0, with_fluid=False)
+    two = patterned(eqx.tree_at(lambda s: s.gravity, same, jnp.zeros(3)))
+    structure = jax.tree.structure
+    assert structure(one) == structure(same) and one.pattern == same.pattern
+    assert structure(one) != structure(two) and one.pattern != two.pattern
+    # As after training or randomization: only the numbers are other ones.
+    edited = eqx.tree_at(lambda s: s.gravity, one, jnp.zeros(3))
+    assert structure(one) == structure(edited)
+
+
+def test_robots_that_were_loaded_separately_are_stacked():
     one, two = random_system(0, with_fluid=False), random_system(0, with_fluid=False)
     two = patterned(eqx.tree_at(lambda s: s.gravity, two, jnp.zeros(3)))
-    assert one.pattern.entries != two.pattern.entries
-    assert jax.tree.structure(one) == jax.tree.structure(two)
-    both = jax.tree.map(lambda *xs: jnp.stack(xs), one, two)
-    assert both.gravity.shape == (2, 3)
+    robots = one.without_pattern(), two.without_pattern()
+    both = jax.tree.map(lambda *xs: jnp.stack(xs), *robots)
+    np.testing.assert_array_equal(both.gravity, [one.gravity, two.gravity])
 
 
 def test_a_pattern_has_an_entry_for_each_array():
@@ -119,21 +129,40 @@ def test_a_pattern_has_an_entry_for_each_array():
     assert len(sys.pattern.entries) == len(leaves)
     for entry, leaf in zip(sys.pattern.entries, leaves, strict=True):
         assert entry == pattern_of(leaf)
-    known = assumptions(("name", sys, jnp.ones(2), None))
-    assert known == (*sys.pattern.entries, None)
+    assert entries(("name", sys, jnp.ones(2), None)) == [*sys.pattern.entries, None]
+
+
+def entries(tree):
+    return [entry for part in known_values(tree) for entry in part.entries]
 
 
 def test_a_pattern_that_does_not_fit_is_ignored():
     sys = random_system(0)
     fewer = eqx.tree_at(lambda s: s.gravity, sys, None, is_leaf=lambda x: x is None)
-    assert set(assumptions(fewer)) == {None}
+    assert set(entries(fewer)) == {None}
+
+
+def test_zeros_of_derived_quantities_are_known():
+    """They follow from those of the robot, when a kernel needs them."""
+    env = eqsim.make("hopper")
+    sys, pipeline = env.sys, env.pipeline
+    one, same = pipeline.prepare(sys), pipeline.prepare(sys)
+    assert one.constants.pattern == same.constants.pattern
+    other = pipeline.prepare(sys.without_pattern())
+    assert one.constants.pattern != other.constants.pattern == Pattern()
+    leaves = jax.tree.leaves(eqx.filter(one.constants, eqx.is_array))
+    for entry, leaf in zip(one.constants.pattern.entries, leaves, strict=True):
+        marks = pattern_of(leaf) or b"." * leaf.size
+        known = zip(entry or b"." * leaf.size, marks, strict=True)
+        assert all(mark in (ord("."), found) for mark, found in known)
+    assert any(one.constants.pattern.entries)
 
 
 def test_a_pattern_is_saved(tmp_path):
     sys = eqsim.make("hopper").sys
     eqsim.save(tmp_path / "robot", sys)
     assert eqsim.load(tmp_path / "robot").pattern.entries == sys.pattern.entries
-    assert any(sys.pattern.entries) and not any(Pattern().entries)
+    assert eqsim.load(tmp_path / "robot").pattern == sys.pattern != Pattern()
 
 
 @pytest.mark.parametrize("name", ("hopper", "reacher"))
@@ -164,7 +193,7 @@ def test_an_edited_robot_steps_in_the_same_program(name):
     step(sys, start)
     got = step(edited, start)
     assert count == 1
-    fresh = with_entries(edited, ())
+    fresh = edited.without_pattern()
     expected = jax.jit(lambda state: pipeline.step(fresh, state, ctrl))(start)
     assert np.allclose(got.qd, expected.qd, rtol=1e-10, atol=1e-12)
     assert not np.allclose(got.qd, step(sys, start).qd)

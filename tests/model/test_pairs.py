@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from eqsim.io import load_mjcf, write_mjcf
 from eqsim.model import candidate_pairs, random_system, System
-from eqsim.model._colliders import touching_kinds
+from eqsim.model._pairs import touching_kinds
 
 
 def pairs_of_mujoco(m):

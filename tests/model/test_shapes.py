@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 import eqsim
 from eqsim import dynamics, kinematics
 from eqsim.model import JointKind, random_system, State, System, validate
-from eqsim.model._shapes import check_shapes, declared, parts, size_of
+from eqsim.model._checks import check_shapes, declared, parts, size_of
 
 
 @functools.lru_cache

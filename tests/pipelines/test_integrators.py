@@ -254,10 +254,9 @@ def test_spinning_bodies_gain_no_energy():
 class _Explicit(AbstractOneSolve):
     """Explicit Euler: coordinates move at the old velocity."""
 
-    def move(self, sys, constants, now, *state_and_input):
-        _, qd, act = Euler().move(sys, constants, now, *state_and_input)
-        q, old = state_and_input[:2]
-        return q + sys.dt[None] * old, qd, act
+    def move(self, prepared, now):
+        _, qd, act = Euler().move(prepared, now)
+        return now.q + prepared.sys.dt[None] * now.qd, qd, act
 
 
 def test_an_integrator_of_ones_own():

@@ -13,7 +13,7 @@ from eqsim import Generalized, load_mjcf, Positional, set_mocap, Spring, State
 from eqsim.constraint import ALL, Newton
 from eqsim.io import write_mjcf
 from eqsim.model import candidate_pairs, validate
-from eqsim.pipelines._forward import Method
+from eqsim.pipelines._forward import Settings
 from eqsim.pipelines._generalized import _derive
 
 
@@ -99,8 +99,8 @@ def test_which_shapes_touch():
 
 def test_weights_do_not_depend_on_poses():
     sys = load_mjcf(MOVED)
-    method = Method(ALL, Newton(), None)
-    before, after = (_derive(robot, method) for robot in (sys, moved(sys)))
+    settings = Settings(ALL, Newton(), None)
+    before, after = (_derive(robot, settings) for robot in (sys, moved(sys)))
     leaves = [jax.tree.leaves(made.constraints) for made in (before, after)]
     assert leaves[0]
     for one, other in zip(*leaves, strict=True):

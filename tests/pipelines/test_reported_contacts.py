@@ -10,9 +10,9 @@ from _reference import converge
 from helpers import check_gradients
 
 from eqsim import Generalized, load_mjcf, Positional, Spring, State
-from eqsim._loops import rows_together
-from eqsim.pipelines import contact_wrenches, deepest_contacts
-from eqsim.pipelines._generalized import _arguments, _solve_fn
+from eqsim._calls import rows_together
+from eqsim.pipelines import contact_wrenches, deepest_contacts, Euler
+from eqsim.pipelines._generalized import _compute_fn, _prepared
 from eqsim.testing import check_kernels
 
 
@@ -204,7 +204,7 @@ def test_kernels(text):
 def test_groups():
     """In groups, as on a GPU, reports are the same."""
     state = jax.tree.map(lambda x: x[0], STATES)
-    arguments = _arguments(Generalized(), SYS, state, NONE, None)
+    arguments = _prepared(Generalized(), SYS, state, NONE, None)
     solve = lambda together: _grouped(arguments, together)
     one, other = solve(False), solve(True)
     for a, b in zip(*map(jax.tree.leaves, (one, other)), strict=True):
@@ -217,7 +217,7 @@ def _grouped(arguments, together):
     def run(dynamic):
         with rows_together(together):
             wanted = ("contacts", "contact_wrenches")
-            return _solve_fn(wanted, 16, *eqx.combine(dynamic, static))
+            return _compute_fn(wanted, Euler(), 16, *eqx.combine(dynamic, static))
 
     return jax.jit(run)(dynamic)
 

@@ -17,13 +17,15 @@ from eqsim.spatial import (
     Vec3,
     vec3,
 )
-from eqsim.spatial._spatial import free_factor, free_solve, point_stiffness
 from eqsim.spatial._vector import (
     cholesky_factor,
     cholesky_solve,
     congruence,
     diagonal,
+    free_factor,
+    free_solve,
     matrix_from_columns,
+    point_stiffness,
     stack,
 )
 

@@ -14,7 +14,7 @@ from toys import push, Rail
 import eqsim
 from eqsim import AbstractPipeline, AbstractTask, randomize, System
 from eqsim.model import Cone
-from eqsim.model._changes import check_same_structure
+from eqsim.model._changes import with_same_structure
 from eqsim.wrappers import AutoReset, DomainRandomization, TimeLimit
 
 
@@ -190,7 +190,7 @@ def test_names_the_field_whose_structure_differs(path, new):
 
     sys = eqsim.load_mjcf(COUPLED)
     with pytest.raises(ValueError, match=rf"different structure \(`sys.{path}`\)"):
-        check_same_structure(sys, replaced(sys, path.split(".")), "`randomize`")
+        with_same_structure(sys, replaced(sys, path.split(".")), "`randomize`")
 
 
 def test_not_a_function():

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._patterns import patterned
+from ..._calls import patterned
 from ...model import Cone, Integrator, System, validate
 from ._actuators import read_actuators
 from ._bodies import read_joints, read_links

@@ -13,7 +13,7 @@ from ...model import (
     SensorObject,
     Sensors,
 )
-from ...model._colliders import measured_kinds
+from ...model._pairs import measured_kinds
 from ...model._sensors import Attachment
 from ._geoms import Contacts, kept_geoms
 from ._mujoco import engine

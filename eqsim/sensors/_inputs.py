@@ -1,12 +1,10 @@
-"""Inputs of sensors: a robot at one state, and the solution of its equations of
+"""Inputs of sensors: a robot at one state, and forces at the solution of its equations of
 motion."""
 
 from typing import Any, NamedTuple
 
-from ..collision import GeomFrames
-from ..constraint._contact_report import ContactReport
-from ..dynamics._actuation import Actuation
-from ..kinematics._forward import Frames, Kinematics, Velocities
+from ..constraint import RobotData
+from ..constraint._contact import ContactReport
 from ..spatial import Vec3
 
 
@@ -41,52 +39,35 @@ class LimitForces(NamedTuple):
     tendons_above: Any = None
 
 
-class SolvedMotion(NamedTuple):
-    """Solution of the equations of motion.
+class SolvedForces(NamedTuple):
+    """Forces at the solution of the equations of motion.
 
-    - `qdd`: joint accelerations, `(nv, *batch)`.
     - `contacts`: contacts; None if no sensor reports them, or no shapes can touch.
     - `limits`: forces of limits.
     - `wrenches`: forces on links that are not inertial: contacts, equality constraints
         and external forces; empty if no sensor uses them.
     """
 
-    qdd: Any
     contacts: ContactReport | None
     limits: LimitForces
     wrenches: tuple[AppliedWrenches, ...]
 
 
-class Snapshot(NamedTuple):
-    """A robot at one state, in world axes; arrays have the batch axes last.
+class SensorInputs(NamedTuple):
+    """Inputs of sensors; arrays have the batch axes last.
 
-    - `fixed`: constant frames.
-    - `geoms`: frames of the shapes in the nodes.
-    - `kin`, `speed`: poses and velocities of the nodes.
-    - `q`, `qd`: coordinates and velocities.
+    - `data`: the robot at one state. It has actuator forces, and the solution of the
+        equations of motion, only if a sensor uses them.
     - `time`: time, s.
-    - `drive`: actuator forces; None if no sensor uses them.
-    - `solved`: solution of the equations of motion; None if no sensor uses it.
+    - `solved`: forces at the solution; None if no sensor uses it.
     """
 
-    fixed: Frames
-    geoms: GeomFrames
-    kin: Kinematics
-    speed: Velocities
-    q: Any
-    qd: Any
+    data: RobotData
     time: Any
-    drive: Actuation | None
-    solved: SolvedMotion | None
+    solved: SolvedForces | None
 
     @property
-    def solution(self) -> SolvedMotion:
-        """Return the solution, for sensors that need one."""
+    def forces(self) -> SolvedForces:
+        """Return the forces at the solution, for sensors that need one."""
         assert self.solved is not None, "the stage of this kind is ACCELERATION"
         return self.solved
-
-    @property
-    def actuators(self) -> Actuation:
-        """Return the actuator forces, for sensors that need them."""
-        assert self.drive is not None, "asked only by kinds that read actuators"
-        return self.drive

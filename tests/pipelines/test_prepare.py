@@ -1,0 +1,114 @@
+"""A robot that is prepared once gives what it gives when every call prepares it."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from eqsim import Generalized, load_mjcf, Positional, Spring
+from eqsim.pipelines import Prepared, PreparedBodies
+
+
+# A tendon, a limit and a contact: derived quantities of several kinds.
+ROBOT = """
+<mujoco>
+  <option timestep="0.01"/>
+  <worldbody>
+    <geom type="plane" size="3 3 1"/>
+    <body name="arm" pos="0 0 .3">
+      <joint name="a" type="hinge" axis="0 1 0" range="-10 4" limited="true"/>
+      <geom type="capsule" size=".05" fromto="0 0 0 .4 0 0" mass="1"/>
+      <body name="tip" pos=".4 0 0">
+        <joint name="b" type="hinge" axis="0 1 0" damping=".1"/>
+        <geom type="sphere" size=".3" pos=".1 0 0" mass=".5"/>
+      </body>
+    </body>
+  </worldbody>
+  <tendon><fixed name="t" limited="true" range="-.1 .1">
+    <joint joint="a" coef="1"/><joint joint="b" coef="-1"/></fixed></tendon>
+  <actuator><motor joint="a"/></actuator>
+  <sensor><jointpos joint="a"/><accelerometer site="s"/></sensor>
+</mujoco>
+""".replace('mass=".5"/>', 'mass=".5"/><site name="s"/>')
+SYS = load_mjcf(ROBOT)
+PIPELINE = Generalized(smoothing=0.001)
+STATE = PIPELINE.init(SYS, jnp.array([0.1, -0.2]), jnp.array([0.3, -1.0]))
+CTRL = jnp.array([0.5])
+
+
+def equal(one, two):
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "name", ("step", "solve", "advance", "sensors", "contacts", "contact_wrenches")
+)
+def test_equal_results(name):
+    prepared = PIPELINE.prepare(SYS)
+    assert isinstance(prepared, Prepared) and prepared.sys is SYS
+    method = eqx.filter_jit(getattr(PIPELINE, name))
+    equal(method(prepared, STATE, CTRL), method(SYS, STATE, CTRL))
+
+
+@pytest.mark.parametrize("pipeline", (Spring(), Positional()), ids=("spring", "xpbd"))
+@pytest.mark.parametrize("name", ("step", "advance", "contact_wrenches"))
+@pytest.mark.quick_cases("step-spring", "contact_wrenches-xpbd")
+def test_equal_results_in_maximal_coordinates(name, pipeline):
+    prepared = pipeline.prepare(SYS)
+    assert isinstance(prepared, PreparedBodies) and prepared.sys is SYS
+    method = eqx.filter_jit(getattr(pipeline, name))
+    equal(method(prepared, STATE, CTRL), method(SYS, STATE, CTRL))
+
+
+def rolled(robot, scale):
+    state, _ = jax.lax.scan(
+        lambda state, _: (PIPELINE.step(robot, state, scale * CTRL), None),
+        STATE,
+        length=3,
+    )
+    return jnp.sum(state.q**2) + jnp.sum(state.qd)
+
+
+def test_gradients_include_those_of_derived_quantities():
+    """Softness of constraints depends on masses by inverse weights, which are derived."""
+    one = eqx.filter_grad(lambda sys: rolled(PIPELINE.prepare(sys), 1.0))(SYS)
+    two = eqx.filter_grad(lambda sys: rolled(sys, 1.0))(SYS)
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    assert np.all(one.links.mass != 0.0)
+
+
+def test_gradients_of_a_prepared_robot():
+    """Without `prepare`, derived quantities are arguments of their own."""
+    prepared = PIPELINE.prepare(SYS)
+    found = eqx.filter_grad(rolled)(prepared, 1.0)
+    derived = jax.tree.leaves(found.constants.constraints)
+    assert any(np.any(np.asarray(x) != 0.0) for x in derived)
+
+
+def test_batches():
+    scales = jnp.array([0.5, 1.0, 2.0])
+    prepared = PIPELINE.prepare(SYS)
+    over_states = jax.vmap(lambda scale: rolled(prepared, scale))(scales)
+    np.testing.assert_allclose(
+        over_states, [rolled(SYS, s) for s in scales], rtol=1e-12
+    )
+
+    def heavier(scale):
+        return eqx.tree_at(lambda s: s.links.mass, SYS, scale * SYS.links.mass)
+
+    robots = eqx.filter_vmap(heavier)(scales)
+    fleet = eqx.filter_vmap(PIPELINE.prepare)(robots)
+    found = eqx.filter_vmap(rolled, in_axes=(eqx.if_array(0), None))(fleet, 1.0)
+    expected = [rolled(heavier(s), 1.0) for s in scales]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_loop_with_a_prepared_robot_derives_nothing():
+    count = lambda robot: str(jax.make_jaxpr(lambda: rolled(robot, 1.0))()).count(
+        "= batch_last["
+    )
+    assert count(PIPELINE.prepare(SYS)) == 1
+    assert count(SYS) == 2
