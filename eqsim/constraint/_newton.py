@@ -162,7 +162,7 @@ class Newton(eqx.Module):
     **Arguments:**
 
     - `max_full_steps`: largest number of full Newton steps; most problems need 2 to 5.
-        None: 10, or 2 if some cost is not piecewise quadratic (elliptic cones), where full
+        None: 4, or 1 if some cost is not piecewise quadratic (elliptic cones), where full
         steps may alternate between two points.
     - `max_searched_steps`: largest number of steps with a line search after these.
     - `tolerance`: change of a row's force, relative to the terms that it is the sum of, up
@@ -189,7 +189,7 @@ class Newton(eqx.Module):
         """Return the largest number of full steps for given constraints."""
         if self.max_full_steps is not None:
             return self.max_full_steps
-        return 10 if all(each.piecewise_quadratic for each in rows) else 2
+        return 4 if all(each.piecewise_quadratic for each in rows) else 1
 
     def rounding(self, dtype) -> float:
         """Return the tolerance in a given precision."""
@@ -401,8 +401,10 @@ def _line_search(rows: SolverRows, search: _Search):
 # Line search.
 
 
-_NARROWINGS = 6
-"""Newton's method needs no exact line search."""
+_NARROWINGS = 12
+"""Largest number of slopes of a line search, besides those at the ends."""
+_ENOUGH = 0.1
+"""Share of the first slope that ends a search: Newton's method needs no exact one."""
 _SHRINK = 0.1
 """Factor of the slope at an end that stays, instead of 1/2: behind a stiff contact, slopes
 are so large that with halves a step would be far too short."""
@@ -413,41 +415,61 @@ class _Bracket(NamedTuple):
 
     - `slopes`: slopes at both ends, times `_SHRINK` where the other end has moved twice in
         turn.
+    - `below`: slope at the lower end.
     - `side`: 1 where the upper end moved last, -1 where the lower one did, 0 at first.
+    - `best`: share at which the search ends, where it has ended; else the lower end.
+    - `open`: true where it has not ended.
     """
 
     low: Any
     high: Any
     slopes: tuple[Any, Any]
+    below: Any
     side: Any
+    best: Any
+    open: Any
 
 
 def least_share(slope: Callable, one):
-    """Compute where a convex function is least between 0 and 1, approximately.
+    """Compute where a convex function is least between 0 and 1, approximately. The
+    function is never larger there than at 0.
 
     **Arguments:**
 
     - `slope`: derivative of the function, negative at 0.
     - `one`: an array of ones of the shape of a share.
     """
+    ends = slope(0.0 * one), slope(one)
+    enough = _ENOUGH * jnp.abs(ends[0])
 
-    def narrow(_, now: _Bracket) -> _Bracket:
+    def narrow(carry):
+        count, now = carry
         share = _crossing(now)
         value = slope(share)
         rising = value > 0.0
+        # It has fallen by more, up to the lower end, than it can have risen since.
+        falls = value * (share - now.low) <= -now.below * now.low
+        found = (jnp.abs(value) <= enough) & (~rising | falls)
         first = jnp.where(rising, now.slopes[0], value)
         last = jnp.where(rising, value, now.slopes[1])
         first = jnp.where(rising & (now.side > 0.0), _SHRINK * first, first)
         last = jnp.where(~rising & (now.side < 0.0), _SHRINK * last, last)
-        low = jnp.where(rising, now.low, share)
-        high = jnp.where(rising, share, now.high)
-        return _Bracket(low, high, (first, last), jnp.where(rising, one, -one))
+        new = _Bracket(
+            low=jnp.where(rising, now.low, share),
+            high=jnp.where(rising, share, now.high),
+            slopes=(first, last),
+            below=jnp.where(rising, now.below, value),
+            side=jnp.where(rising, one, -one),
+            best=jnp.where(rising & ~found, now.best, share),
+            open=~found,
+        )
+        return count + 1, jtu.tree_map(ft.partial(jnp.where, now.open), new, now)
 
-    ends = slope(0.0 * one), slope(one)
-    start = _Bracket(0.0 * one, one, ends, 0.0 * one)
-    end = lax.fori_loop(0, _NARROWINGS, narrow, start)
-    # The function falls up to the lower end.
-    found = jnp.where(end.low > 0.0, end.low, _crossing(end))
+    zero = 0.0 * one
+    going = lambda carry: jnp.any(carry[1].open) & (carry[0] < _NARROWINGS)
+    start = _Bracket(zero, one, ends, ends[0], zero, zero, ends[1] > 0.0)
+    _, end = lax.while_loop(going, narrow, (0, start))
+    found = jnp.where(end.best > 0.0, end.best, _crossing(end))
     return jnp.where(ends[1] <= 0.0, 1.0, found)
 
 
