@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools as ft
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..model import (
     candidate_pairs,
@@ -73,8 +73,9 @@ def split_plan(sys: System) -> tuple[ContactPlan, ListPlan | None]:
     """Divide the pairs of a system: those whose points are all computed, and those that
     are listed when they are near.
 
-    Points against the world that have a closed form are computed if they are few: they are
-    rows of single links, which cost less than visits. So are the points of height fields.
+    Up to `MOST_ANCHORED` points against the world that have a closed form are computed:
+    they are rows of single links, which cost less than visits. So are the points of height
+    fields.
     """
     nodes = tree(sys).link_nodes
     carriers = tuple(-1 if link < 0 else nodes[link] for link in sys.geoms.links)
@@ -104,8 +105,7 @@ def _split(kinds, room, carriers, pairs, spans, rules, whole: bool):
     closed = lambda pair: not collider_of(*both(pair)).has_reach
     on_terrain = lambda pair: collider_of(*both(pair)).num_points is None
     few = [pair for pair in pairs if on_world(pair) and closed(pair)]
-    if sum(collider_of(*both(pair)).num_points or 0 for pair in few) > MOST_ANCHORED:
-        few = []
+    few = _fewest(few, lambda pair: collider_of(*both(pair)).num_points or 0)
     chosen = {*few, *filter(on_terrain, pairs)}
     if whole or len(chosen) == len(pairs):
         return _plan(kinds, room, carriers, pairs), None
@@ -113,6 +113,19 @@ def _split(kinds, room, carriers, pairs, spans, rules, whole: bool):
     listed = tuple(pair for pair in pairs if pair not in chosen)
     found = _list_plan(kinds, carriers, listed, spans, rules)
     return _plan(kinds, room, carriers, dense), found
+
+
+def _fewest(pairs, num_points: Callable) -> list:
+    """Return pairs with at most `MOST_ANCHORED` points in all, those with the fewest points
+    first: spheres touch the ground more often than each of the corners of a box."""
+    chosen, total = [], 0
+    for number in sorted(set(map(num_points, pairs))):
+        own = [pair for pair in pairs if num_points(pair) == number]
+        total += number * len(own)
+        if total > MOST_ANCHORED:
+            break
+        chosen += own
+    return chosen
 
 
 def _list_plan(kinds, carriers, pairs, spans, rules) -> ListPlan:
