@@ -125,9 +125,12 @@ def _farthest(hulls: Hulls, direction: Vec3, first: Any):
     polygons = hulls.polygons
     if polygons is None or polygons.most_vertices <= FEW:
         return _farthest_of_all(hulls, direction)
-    if first is None:
-        first = _seed(hulls, polygons, direction)
-    return _climbed(hulls, polygons, direction, first)
+    seed = _seed(hulls, polygons, direction)
+    if first is not None:
+        # The direction may have turned far since.
+        along = lambda number: pick(hulls.points, hulls.start + number) | direction
+        seed = jnp.where(along(first) > along(seed), first, seed)
+    return _climbed(hulls, polygons, direction, seed)
 
 
 def _seed(hulls: Hulls, polygons: Polygons, direction: Vec3):
