@@ -8,6 +8,7 @@ from ..model import (
     candidate_pairs,
     collider_of,
     GeomKind,
+    JointKind,
     System,
     Transmission,
     tree,
@@ -75,7 +76,8 @@ def split_plan(sys: System) -> tuple[ContactPlan, ListPlan | None]:
 
     Up to `MOST_ANCHORED` points against the world that have a closed form are computed:
     they are rows of single links, which cost less than visits. So are the points of height
-    fields.
+    fields. If other pairs are listed, points of links that cannot leave their place, such
+    as those of an arm on a table, are listed too: they seldom touch the world.
     """
     nodes = tree(sys).link_nodes
     carriers = tuple(-1 if link < 0 else nodes[link] for link in sys.geoms.links)
@@ -89,8 +91,26 @@ def split_plan(sys: System) -> tuple[ContactPlan, ListPlan | None]:
         else (0, 0, 0)
         for geom, kind in enumerate(sys.geoms.kinds)
     )
+    travels = _travels(sys.links.parents, sys.joints.kinds, sys.joints.links)
+    mobile = tuple(link >= 0 and travels[link] for link in sys.geoms.links)
     given = sys.geoms.kinds, _capacities(sys), carriers, tuple(candidate_pairs(sys))
-    return _split(*given, spans, rules, acts_on_contacts)
+    return _split(*given, spans, rules, mobile, acts_on_contacts)
+
+
+@ft.lru_cache(maxsize=256)
+def _travels(parents, kinds, joint_links) -> tuple[bool, ...]:
+    """Return which links can leave their place: one of the first joints between the world
+    and the link is free or prismatic."""
+    own = [[] for _ in parents]
+    for kind, link in zip(kinds, joint_links, strict=True):
+        own[link].append(kind)
+    moves, found = [], []
+    for link, parent in enumerate(parents):
+        fixed = parent < 0 or not moves[parent]
+        first = {JointKind.FREE, JointKind.PRISMATIC} & {*own[link]}
+        moves.append(bool(own[link]) or not fixed)
+        found.append(bool(first) if fixed else found[parent])
+    return tuple(found)
 
 
 MOST_ANCHORED = 48
@@ -98,13 +118,15 @@ MOST_ANCHORED = 48
 
 
 @ft.lru_cache(maxsize=256)
-def _split(kinds, room, carriers, pairs, spans, rules, whole: bool):
+def _split(kinds, room, carriers, pairs, spans, rules, mobile, whole: bool):
     pairs = tuple(pair for pair in pairs if carriers[pair[0]] != carriers[pair[1]])
     both = lambda pair: (kinds[pair[0]], kinds[pair[1]])
     on_world = lambda pair: min(carriers[pair[0]], carriers[pair[1]]) < 0
     closed = lambda pair: not collider_of(*both(pair)).has_reach
     on_terrain = lambda pair: collider_of(*both(pair)).num_points is None
     few = [pair for pair in pairs if on_world(pair) and closed(pair)]
+    if len({*few, *filter(on_terrain, pairs)}) < len(pairs):
+        few = [pair for pair in few if mobile[pair[0]] or mobile[pair[1]]]
     few = _fewest(few, lambda pair: collider_of(*both(pair)).num_points or 0)
     chosen = {*few, *filter(on_terrain, pairs)}
     if whole or len(chosen) == len(pairs):

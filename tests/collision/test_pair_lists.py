@@ -172,3 +172,44 @@ def test_bad_poses_stay_alone():
     np.testing.assert_array_equal(worse[0][others], good[0][others])
     assert not worse[1][1]
     assert np.isfinite(worse[0][2]).all() or not worse[1][2]
+
+
+CHAIN = """
+<mujoco>
+  <worldbody>
+    <geom type="plane" size="5 5 1"/>
+    <geom type="box" size=".1 .1 .1" pos="1 0 .1"/>
+    <body pos="0 0 1">
+      {joint}
+      <geom type="sphere" size=".1"/>
+      <geom type="capsule" size=".1 .2" pos="0 0 .1"/>
+      <body pos="0 0 .5">
+        <joint type="{second}"/>
+        <geom type="sphere" size=".1"/>
+        <geom type="box" size=".1 .1 .1"/>
+      </body>
+    </body>
+    <body pos="2 0 1"><freejoint/><geom type="box" size=".2 .2 .2"/></body>
+  </worldbody>
+</mujoco>"""
+
+
+@pytest.mark.parametrize(
+    "joint, leaves",
+    (
+        ("<freejoint/>", True),
+        ('<joint type="slide"/><joint type="hinge"/>', True),
+        ('<joint type="hinge"/>', False),
+        ("", True),
+    ),
+)
+def test_spheres_of_robots_that_can_leave_their_place_are_not_listed(joint, leaves):
+    """The two spheres on the plane: a robot without a base joint begins with a slide."""
+    second = "hinge" if joint else "slide"
+    sys = eqsim.io.load_mjcf(CHAIN.format(joint=joint, second=second))
+    dense, listed = split_plan(sys)
+    assert listed is not None
+    names = {(a.name, b.name) for a, b in dense.kinds}
+    assert (("PLANE", "SPHERE") in names) == leaves
+    total = sum(map(len, dense.group_pairs)) + len(listed.first)
+    assert total == len(contact_plan(sys).pairs)
