@@ -154,12 +154,13 @@ def while_dependence(eqn, deps: list[int]) -> list[int]:
     test, body = params["cond_jaxpr"], params["body_jaxpr"]
     cut = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
     of_test, of_body, carry = deps[: cut[0]], deps[cut[0] : cut[1]], deps[cut[1] :]
+    counters = _counters(eqn)
     while True:
         (open_,) = dependence(test.jaxpr, [*of_test, *carry])
         new = dependence(body.jaxpr, [*of_body, *carry])
         new = [
-            a | b | (0 if number else open_)
-            for a, b, number in zip(carry, new, _counters(eqn), strict=True)
+            a | b | (0 if counts else open_)
+            for a, b, counts in zip(carry, new, counters, strict=True)
         ]
         if new == carry:
             return carry

@@ -91,26 +91,25 @@ def split_plan(sys: System) -> tuple[ContactPlan, ListPlan | None]:
         else (0, 0, 0)
         for geom, kind in enumerate(sys.geoms.kinds)
     )
-    travels = _travels(sys.links.parents, sys.joints.kinds, sys.joints.links)
-    mobile = tuple(link >= 0 and travels[link] for link in sys.geoms.links)
+    links = _mobile_links(sys.links.parents, sys.joints.kinds, sys.joints.links)
+    mobile = tuple(link >= 0 and links[link] for link in sys.geoms.links)
     given = sys.geoms.kinds, _capacities(sys), carriers, tuple(candidate_pairs(sys))
     return _split(*given, spans, rules, mobile, acts_on_contacts)
 
 
 @ft.lru_cache(maxsize=256)
-def _travels(parents, kinds, joint_links) -> tuple[bool, ...]:
+def _mobile_links(parents, kinds, joint_links) -> tuple[bool, ...]:
     """Return which links can leave their place: one of the first joints between the world
     and the link is free or prismatic."""
     own = [[] for _ in parents]
     for kind, link in zip(kinds, joint_links, strict=True):
         own[link].append(kind)
-    moves, found = [], []
+    # The joints of the first link, on the way from the world, that has some.
+    first = []
     for link, parent in enumerate(parents):
-        fixed = parent < 0 or not moves[parent]
-        first = {JointKind.FREE, JointKind.PRISMATIC} & {*own[link]}
-        moves.append(bool(own[link]) or not fixed)
-        found.append(bool(first) if fixed else found[parent])
-    return tuple(found)
+        above = first[parent] if parent >= 0 else []
+        first.append(above or own[link])
+    return tuple(bool({JointKind.FREE, JointKind.PRISMATIC} & {*x}) for x in first)
 
 
 MOST_ANCHORED = 48
@@ -127,7 +126,9 @@ def _split(kinds, room, carriers, pairs, spans, rules, mobile, whole: bool):
     few = [pair for pair in pairs if on_world(pair) and closed(pair)]
     if len({*few, *filter(on_terrain, pairs)}) < len(pairs):
         few = [pair for pair in few if mobile[pair[0]] or mobile[pair[1]]]
-    few = _fewest(few, lambda pair: collider_of(*both(pair)).num_points or 0)
+    few = _with_fewest_points(
+        few, lambda pair: collider_of(*both(pair)).num_points or 0
+    )
     chosen = {*few, *filter(on_terrain, pairs)}
     if whole or len(chosen) == len(pairs):
         return _plan(kinds, room, carriers, pairs), None
@@ -137,7 +138,7 @@ def _split(kinds, room, carriers, pairs, spans, rules, mobile, whole: bool):
     return _plan(kinds, room, carriers, dense), found
 
 
-def _fewest(pairs, num_points: Callable) -> list:
+def _with_fewest_points(pairs, num_points: Callable) -> list:
     """Return pairs with at most `MOST_ANCHORED` points in all, those with the fewest points
     first: spheres touch the ground more often than each of the corners of a box."""
     chosen, total = [], 0

@@ -130,12 +130,12 @@ class _PairFacts(NamedTuple):
     """Static facts about the pairs and points of a plan.
 
     - `mixed`: first and second shapes of the pairs whose parameters are mixed.
-    - `priority`: for these, 1 if the first shape has the higher priority, -1 if the
-        second does, else 0.
+    - `priority`: priority rule of these pairs: 1 if the first shape has the higher
+        priority, -1 if the second does, else 0.
     - `explicit`: entries of `sys.pairs`, which have parameters of their own.
-    - `rows`: for each point, the row of its pair in `mixed` and `explicit`, joined.
-    - `condim`: for each point, the dimension of its contact space.
-    - `links`: for each point, the links of the two shapes; -1: the world.
+    - `rows`: row of the pair of each point in `mixed` and `explicit`, joined.
+    - `condim`: dimension of the contact space of each point.
+    - `links`: links of the two shapes of each point; -1: the world.
     """
 
     mixed: tuple[tuple[int, ...], tuple[int, ...]]

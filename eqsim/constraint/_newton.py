@@ -202,7 +202,7 @@ class Solution(NamedTuple):
     """Solution of a convex problem.
 
     - `qdd`: joint accelerations.
-    - `pieces`: for all rows, by kind, the pieces of their costs there.
+    - `pieces`: pieces of the costs of all rows at the solution, by kind.
     - `converged`: true if the solver has converged.
     """
 
@@ -431,8 +431,10 @@ class _Bracket(NamedTuple):
 
 
 def least_share(slope: Callable, one):
-    """Compute where a convex function is least between 0 and 1, approximately. The
-    function is never larger there than at 0.
+    """Compute where a convex function is least between 0 and 1, approximately.
+
+    The function is not larger there than at 0, unless it rises at all shares that were
+    tried: then the last estimate is returned.
 
     **Arguments:**
 

@@ -235,7 +235,7 @@ def sparse_jacobian(jac, dofs: Sequence[Collection[int]]) -> SparseJacobian:
 class DenseJacobian(AbstractJacobian):
     """Rows that act on any degrees of freedom.
 
-    - `rows`: for each dimension, an array `(n, nv, *batch)`.
+    - `rows`: arrays `(n, nv, *batch)`, one for each dimension.
     """
 
     rows: tuple[Any, ...]

@@ -7,6 +7,7 @@ like the ellipsoids of these shapes (see `_ellipsoids.py`).
 
 import functools as ft
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -78,36 +79,40 @@ class Damping(NamedTuple):
 
 def armature(sys: System):
     """Return the armature of each degree of freedom, `(nv, *batch)`."""
-    own, extra = sys.joints.armature, sys.actuators.armature
-    return own if extra is None else own + _on_dofs(sys, extra[:, None])[:, 0]
+    return _armature(sys, sys.joints.armature, _on_dofs)
 
 
 def damping(sys: System) -> Damping:
     """Return the damping of each degree of freedom."""
-    joints, actuators = sys.joints, sys.actuators
-    linear, poly = joints.damping, joints.damping_poly
-    if actuators.damping is not None:
-        linear = linear + _on_dofs(sys, actuators.damping[:, None])[:, 0]
-    if actuators.damping_poly is not None:
-        extra = _on_dofs(sys, actuators.damping_poly)
-        poly = extra if poly is None else poly + extra
-    return Damping(linear, poly)
+    joints = sys.joints
+    return _damping(sys, joints.damping, joints.damping_poly, _on_dofs)
 
 
 def tendon_armature(sys: System):
     """Return the armature of each tendon, `(ntendon, *batch)`."""
-    own, extra = sys.tendons.armature, sys.actuators.armature
-    return own if extra is None else own + _on_tendons(sys, extra[:, None])[:, 0]
+    return _armature(sys, sys.tendons.armature, _on_tendons)
 
 
 def tendon_damping(sys: System) -> Damping:
     """Return the damping of each tendon."""
-    tendons, actuators = sys.tendons, sys.actuators
-    linear, poly = tendons.damping, tendons.damping_poly
+    tendons = sys.tendons
+    return _damping(sys, tendons.damping, tendons.damping_poly, _on_tendons)
+
+
+def _armature(sys: System, own, spread: Callable):
+    """Add the armature of actuators, which `spread` sums over what they act on."""
+    extra = sys.actuators.armature
+    return own if extra is None else own + spread(sys, extra[:, None])[:, 0]
+
+
+def _damping(sys: System, linear, poly, spread: Callable) -> Damping:
+    """Add the damping of actuators, which `spread` sums over what they act on."""
+    actuators = sys.actuators
     if actuators.damping is not None:
-        linear = linear + _on_tendons(sys, actuators.damping[:, None])[:, 0]
+        linear = linear + spread(sys, actuators.damping[:, None])[:, 0]
     if actuators.damping_poly is not None:
-        poly = poly + _on_tendons(sys, actuators.damping_poly)
+        extra = spread(sys, actuators.damping_poly)
+        poly = extra if poly is None else poly + extra
     return Damping(linear, poly)
 
 

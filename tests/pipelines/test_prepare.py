@@ -22,6 +22,7 @@ ROBOT = """
       <body name="tip" pos=".4 0 0">
         <joint name="b" type="hinge" axis="0 1 0" damping=".1"/>
         <geom type="sphere" size=".3" pos=".1 0 0" mass=".5"/>
+        <site name="s"/>
       </body>
     </body>
   </worldbody>
@@ -30,7 +31,7 @@ ROBOT = """
   <actuator><motor joint="a"/></actuator>
   <sensor><jointpos joint="a"/><accelerometer site="s"/></sensor>
 </mujoco>
-""".replace('mass=".5"/>', 'mass=".5"/><site name="s"/>')
+"""
 SYS = load_mjcf(ROBOT)
 PIPELINE = Generalized(smoothing=0.001)
 STATE = PIPELINE.init(SYS, jnp.array([0.1, -0.2]), jnp.array([0.3, -1.0]))
