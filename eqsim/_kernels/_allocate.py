@@ -122,18 +122,34 @@ class _Scan:
             self._share(node, operand, last)
 
     def _alias_starts(self, last: dict[int, int], fixed: dict[int, int]) -> None:
-        """Let a loop begin with an array where the loop before left it, if nothing else
-        reads it afterwards."""
+        """Let a loop begin with an array where the loop before it, or around it, left it,
+        if nothing else reads it afterwards."""
         schedule, graph = self.schedule, self.schedule.graph
         for source, state, time in schedule.starts:
             if graph.op[source] not in ("state", "update") or source in fixed:
                 continue
             if state not in last or source not in last:
                 continue
-            same = schedule.born[state][1] == schedule.born[source][1]
-            same = same and self.bytes(state) == self.bytes(source)
-            if same and max(schedule.reads[source]) <= time:
+            if self.bytes(state) != self.bytes(source):
+                continue
+            loops = schedule.born[state][1]
+            if self._is_replaced(source, state, loops):
+                # The loop around is read for what the array became.
+                end = loops[-1].end
+            elif loops == schedule.born[source][1]:
+                end = schedule.time + 1
+            else:
+                continue
+            if not any(time < t < end for t in schedule.reads[source]):
                 self._share(state, source, last)
+
+    def _is_replaced(self, source: int, state: int, loops: tuple[Extent, ...]) -> bool:
+        """Return whether the innermost of `loops` carries an array, and replaces it by what
+        a loop within it makes of it."""
+        extent, out = self.schedule.assigned.get(source, (None, source))
+        return (
+            bool(loops) and extent is loops[-1] and self.schedule.resolve(out) == state
+        )
 
     def _share(self, node: int, other: int, last: dict[int, int]) -> None:
         self.in_place[node] = other

@@ -7,7 +7,8 @@ node (a loop or a branch) whose results other nodes `get`. Equal pure nodes are 
 Nodes belong to blocks. A block is the body of a loop or of a branch; it is nested in the
 block in which its control node stands. A pure node lies in the innermost block that one
 of its arguments lies in: what a loop does not change is computed before the loop. It
-never leaves the body of a branch.
+never leaves the body of a branch, unless it is an array of values from outside of a loop
+that repeats the branch.
 """
 
 import contextlib
@@ -144,7 +145,7 @@ class Graph:
         found = blocks[depth].table.get(key)
         if found is not None:
             return found
-        if depth < blocks[-1].barrier:
+        if depth < blocks[-1].barrier and not (op == "pack" and self._is_repeated(depth)):
             depth = blocks[-1].barrier
             found = blocks[depth].table.get(key)
             if found is not None:
@@ -152,6 +153,10 @@ class Graph:
         found = self._append(op, args, dtype, dep, depth, aux, rows)
         blocks[depth].table[key] = found
         return found
+
+    def _is_repeated(self, depth: int) -> bool:
+        """Return whether a loop lies between a block and the current one."""
+        return any(block.barrier < block.depth for block in self.blocks[depth + 1 :])
 
     def freeze(self, which: int, old: list[int], new: list[int]) -> None:
         """Record that arrays have not changed in the lanes where `which` does not

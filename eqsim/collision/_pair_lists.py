@@ -1,7 +1,8 @@
 """Contacts of pairs that are near: lists whose lengths follow what touches.
 
-Most of the pairs of shapes that could touch are far apart. The *broad phase* compares bounding
-spheres, and then boxes, of all pairs, and lists those that are near, for each kind of pair.
+Most of the pairs of shapes that could touch are far apart. The *broad phase* compares boxes
+along the axes of the world, and then boxes along the axes of the shapes, of all pairs, and
+lists those that are near, for each kind of pair.
 The *narrow phase* visits these lists, and appends the points that touch to lists of
 contacts, one for each dimension of the contact space. Each environment walks along its own
 lists, so that in a group of environments, pass k computes the k-th near pair of each.
@@ -22,7 +23,7 @@ from .._loops import rows_per_pass
 from ..kinematics._forward import Kinematics, Pose, take_poses
 from ..model import collider_of, GeomKind, System
 from ..model._gather import take
-from ..spatial import safe_sqrt, Vec3, vec3
+from ..spatial import Mat3, Vec3, vec3
 from ._bounds import shape_boxes
 from ._collide import collide
 from ._list_plan import ListPlan, PairGroup
@@ -41,6 +42,7 @@ class ListFrames(NamedTuple):
 
     - `pose`, `size`: frame and sizes of each shape.
     - `center`, `half`: center, in the node, and half sizes of the box about each shape.
+    - `ball`: radius of the ball about each point of a sphere or a capsule, m; 0 for others.
     - `margin`: distance at which the contact of each pair begins, m: of the shapes, whose
         sum counts, and of explicit pairs.
     """
@@ -49,6 +51,7 @@ class ListFrames(NamedTuple):
     size: Vec3
     center: Vec3
     half: Vec3
+    ball: Any
     margin: tuple[Any, Any]
 
 
@@ -62,8 +65,14 @@ def list_frames(sys: System, plan: ListPlan, pose: Pose) -> ListFrames:
     own = take(pose, plan.geoms)
     center, half = shape_boxes(sys, plan.geoms)
     size = take(vec3(sys.geoms.size), plan.geoms)
+    rounded = [sys.geoms.kinds[geom] in _WITH_BALL for geom in plan.geoms]
+    shape = -1, *(1 for _ in size.x.shape[1:])
+    ball = jnp.asarray(np.array(rounded, float).reshape(shape), size.x.dtype) * size.x
     margin = take(sys.geoms.margin, plan.geoms), sys.pairs.margin
-    return ListFrames(own, size, own.point(center), half, margin)
+    return ListFrames(own, size, own.point(center), half, ball, margin)
+
+
+_WITH_BALL = GeomKind.SPHERE, GeomKind.CAPSULE
 
 
 class PairList(NamedTuple):
@@ -123,7 +132,7 @@ def list_contacts(
     """
     frames, kin, reach = lax.stop_gradient((frames, kin, reach))
     shapes, nodes = world_shapes(kin, plan, frames), take_poses(kin.pose, plan.carriers)
-    boxes = _Boxes(Pose(shapes.pose.rot, nodes.point(frames.center)), frames.half)
+    boxes = _boxes(shapes.pose.rot, nodes.point(frames.center), frames, reach)
     touching, contacts = [], {}
     for condim in sorted(set(plan.condim)):
         contacts[condim] = _no_contacts(plan.capacity(condim), shapes.pose.pos.x)
@@ -176,14 +185,39 @@ def _no_contacts(capacity: int, like) -> ContactList:
 
 
 _BLOCK = 8
-"""Pairs whose spheres are compared together."""
+"""Pairs whose boxes along the axes of the world are compared together."""
 
 
 class _Boxes(NamedTuple):
-    """Boxes about the shapes in the world."""
+    """Boxes about the shapes in the world.
+
+    - `pose`, `half`: frames and half sizes of boxes along the axes of the shapes.
+    - `low`, `high`: corners of boxes along the axes of the world. Those of two shapes
+        overlap if the shapes are nearer than the margin of their pair.
+    """
 
     pose: Pose
     half: Vec3
+    low: Vec3
+    high: Vec3
+
+
+def _boxes(rot: Mat3, center: Vec3, frames: ListFrames, reach) -> _Boxes:
+    ball, (margin, of_pairs) = frames.ball, frames.margin
+    if of_pairs.shape[0]:
+        # Explicit pairs have margins of their own.
+        most = jnp.max(of_pairs, axis=0, keepdims=True)
+        margin = jnp.maximum(margin, 0.5 * most)
+    around = ball + margin
+    if reach is not None:
+        around = around + 0.5 * reach
+    core = Vec3(*(x - ball for x in frames.half))
+    extent = [(Vec3(*map(jnp.abs, row)) | core) + around for row in rot.rows]
+    low, high = (
+        Vec3(*(x + sign * e for x, e in zip(center, extent, strict=True)))
+        for sign in (-1.0, 1.0)
+    )
+    return _Boxes(Pose(rot, center), frames.half, low, high)
 
 
 def _near_pairs(plan: ListPlan, group: PairGroup, boxes: _Boxes, margin) -> PairList:
@@ -198,36 +232,48 @@ def _near_pairs(plan: ListPlan, group: PairGroup, boxes: _Boxes, margin) -> Pair
     tables = tuple(
         cut(x) for x in (pairs, first.astype(np.int32), second.astype(np.int32), valid)
     )
-    radius = safe_sqrt(boxes.half | boxes.half)
     on_plane = group.kinds[0] is GeomKind.PLANE
-    # A collider with a closed form takes less time than the test of two boxes.
-    spheres_suffice = not (on_plane or collider_of(*group.kinds).one_by_one)
+    # A collider with a closed form takes less time than a closer look.
+    first_suffices = not (on_plane or collider_of(*group.kinds).one_by_one)
+
+    def overlap(pair, one, two):
+        ends = [read_rows_of(boxes, side) for side in (one, two)]
+        return _overlap(*ends, margin(pair, one, two), on_plane)
 
     def visit(near: PairList, rows):
         pair, one, two, valid = rows
-        begin = margin(pair, one, two)
-        ends = [read_rows_of(boxes, k) for k in (one, two)]
         candidates = valid & jnp.ones((block, *batch), bool)
         if not on_plane:
-            apart = ends[1].pose.pos - ends[0].pose.pos
-            reach = read_rows(radius, one) + read_rows(radius, two) + begin
-            candidates &= (apart | apart) < reach * reach
+            candidates &= _overlap_along_world(boxes, one, two)
         if block == size and rows_per_pass(size) > 1:
-            found = candidates & _overlap(ends[0], ends[1], begin, on_plane)
+            found = candidates & overlap(pair, one, two)
             return _appended(near, pair, found), None
-        for k in range(block):
-            row = lambda tree, k=k: jtu.tree_map(lambda x: x[k : k + 1], tree)
-            own = row(candidates)
-            if not spheres_suffice:
-                one_box, two_box, reach = row((ends[0], ends[1], begin))
-                check = ft.partial(_overlap, one_box, two_box, reach, on_plane)
+
+        def closer(carry):
+            k, near = carry
+            row = jnp.full((1, *batch), k)
+            own = read_rows(candidates, row)
+            number, *sides = read_rows_of((pair, one, two), row)
+            if not first_suffices:
+                check = ft.partial(overlap, number, *sides)
                 never = ft.partial(jnp.zeros_like, own)
                 own = own & lax.cond(jnp.any(own), check, never)
-            near = _appended(near, row(pair), own)
-        return near, None
+            return k + 1, _appended(near, number, own)
+
+        any_near = jnp.any(candidates)
+        more = lambda carry: (carry[0] < block) & any_near
+        return lax.while_loop(more, closer, (0, near))[1], None
 
     start = PairList(_empty(size, batch, jnp.int32), jnp.zeros(batch, jnp.int32))
     return lax.scan(visit, start, tables)[0]
+
+
+def _overlap_along_world(boxes: _Boxes, one, two):
+    """Return which pairs of boxes along the axes of the world overlap."""
+    first, second = ([read_rows_of(x, k) for x in boxes[2:]] for k in (one, two))
+    below = (a < b for a, b in zip(first[0], second[1], strict=True))
+    above = (a < b for a, b in zip(second[0], first[1], strict=True))
+    return ft.reduce(jnp.logical_and, [*below, *above])
 
 
 def _overlap(one: _Boxes, two: _Boxes, margin, on_plane: bool):
