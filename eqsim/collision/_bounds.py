@@ -8,6 +8,7 @@ from jax import lax
 
 from ..model import GeomKind, ShapeKind, System
 from ..model._gather import concatenate, put, take
+from ..model._meshes import REFERENCE_SIZE
 from ..model._shape_kinds import AnyKind
 from ..spatial import safe_sqrt, Vec3, vec3
 from ._near import half_extents
@@ -66,6 +67,32 @@ def _mesh_box(sys: System, geom: int) -> tuple[Vec3, Vec3]:
     low = Vec3(*(jnp.min(x, axis=0, keepdims=True) for x in vertices))
     high = Vec3(*(jnp.max(x, axis=0, keepdims=True) for x in vertices))
     return (low + high) * 0.5, (high - low) * 0.5
+
+
+def hull_changes(sys: System, geoms: Sequence[int]) -> tuple[Any, Any]:
+    """Compute how far the hulls of shapes differ from those of `HullGraph.reference`: their
+    size relative to it, and the largest distance of a vertex, m, `(n, *batch)`. Both are
+    zero for other shapes. Derivatives are zero."""
+    zero = jnp.zeros_like(sys.geoms.size[:1, 0])
+    meshes = sys.meshes
+    reference = meshes.hulls.reference / REFERENCE_SIZE
+    found = []
+    for geom in geoms:
+        if sys.geoms.kinds[geom] is not GeomKind.MESH or not len(reference):
+            found.append((zero, zero))
+            continue
+        first, last = meshes.hulls.span(sys.geoms.data[geom])
+        points = vec3(meshes.vertices[first:last])
+        x, y, z = (jnp.max(jnp.abs(p), axis=0, keepdims=True) for p in points)
+        scale = jnp.maximum(jnp.maximum(x, y), z)
+        like = (-1, *(1 for _ in scale.shape[1:]))
+        known = (column.reshape(like) for column in reference[first:last].T)
+        apart = Vec3(
+            *(p - scale * own.astype(p.dtype) for p, own in zip(points, known))
+        )
+        most = jnp.max(apart | apart, axis=0, keepdims=True)
+        found.append((scale, safe_sqrt(most)))
+    return lax.stop_gradient(concatenate(found))
 
 
 def shape_extents(sys: System) -> Vec3:

@@ -28,7 +28,7 @@ Kinds = tuple[AnyKind, AnyKind]
 
 def collide(kinds: Kinds, one: Shape, two: Shape, margin) -> ContactPoints:
     """Return all points of pairs of shapes of two kinds, `(k, nslot, *batch)`."""
-    if _is_long(collider_of(*kinds)) and shares_code(kinds, margin):
+    if is_long(collider_of(*kinds)) and shares_code(kinds, margin):
         return _apart(kinds, one, two, margin)
     return collide_in_place(kinds, one, two, margin)
 
@@ -60,7 +60,7 @@ def _collided(collider: Collider, one: Shape, two: Shape, margin) -> ContactPoin
 # Colliders that are compiled apart.
 
 
-def _is_long(collider: Collider) -> bool:
+def is_long(collider: Collider) -> bool:
     """Return whether a collider searches for the nearest points. The code of others is not
     worth a call, which moves all points through memory."""
     find = collider.find

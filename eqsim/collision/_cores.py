@@ -18,6 +18,7 @@ from jax import lax
 from ..kinematics._forward import Pose
 from ..model import GeomKind
 from ..spatial import safe_sqrt, Vec3
+from ._cube_map import nearest_corner
 from ._points import Hulls, Polygons
 from ._rows import read_rows
 
@@ -134,28 +135,13 @@ def _farthest(hulls: Hulls, direction: Vec3, first: Any):
 
 
 def _seed(hulls: Hulls, polygons: Polygons, direction: Vec3):
-    """Return a vertex with which a search begins: one that lies far in the direction of a
-    cell on a cube, see `SEED_DIRECTIONS`."""
-    if hulls.seeds is None or polygons.seeds is None:
+    """Return a vertex with which a search begins: the one that lies farthest in a similar
+    direction."""
+    if hulls.tables is None or polygons.farthest is None:
         return jnp.zeros_like(hulls.start)
-    x, y, z = direction
-    on_x = (jnp.abs(x) >= jnp.abs(y)) & (jnp.abs(x) >= jnp.abs(z))
-    on_y = ~on_x & (jnp.abs(y) >= jnp.abs(z))
-    pick_one = lambda a, b, c: jnp.where(on_x, a, jnp.where(on_y, b, c))
-    main = pick_one(x, y, z)
-    whole = lambda flag: flag.astype(jnp.int32)
-    size = jnp.abs(main)
-
-    def cell(value):
-        return (
-            whole(value > -0.5 * size) + whole(value > 0.0) + whole(value > 0.5 * size)
-        )
-
-    side = 2 * pick_one(*(jnp.full_like(hulls.seeds, k) for k in range(3)))
-    number = 16 * (side + whole(main > 0.0))
-    number = number + 4 * cell(pick_one(y, z, x)) + cell(pick_one(z, x, y))
-    table = jnp.asarray(polygons.seeds.reshape(-1, *(1 for _ in x.shape[1:])))
-    return read_rows(table, hulls.seeds + number)
+    like = (-1, *(1 for _ in direction.x.shape[1:]))
+    table = jnp.asarray(polygons.farthest.reshape(like))
+    return read_rows(table, hulls.tables + nearest_corner(direction))
 
 
 def _climbed(hulls: Hulls, polygons: Polygons, direction: Vec3, first: Any):

@@ -26,7 +26,7 @@ class ListPlan:
     - `geoms`: shapes of the pairs; other fields count shapes by their place here.
     - `carriers`: node that carries each shape; -1: the world.
     - `spans`: first vertex of the hull of each shape that is a mesh, and the end.
-    - `seeds`: first entry of each shape that is a mesh in `HullGraph.seeds`.
+    - `tables`: first entry of each shape that is a mesh in `HullTables`.
     - `first`, `second`: shapes of each pair.
     - `explicit`: entry of each pair in `sys.pairs`; -1: none.
     - `condim`: dimension of the contact space of each pair.
@@ -36,7 +36,7 @@ class ListPlan:
     geoms: tuple[int, ...]
     carriers: tuple[int, ...]
     spans: tuple[tuple[int, int], ...]
-    seeds: tuple[int, ...]
+    tables: tuple[int, ...]
     first: tuple[int, ...]
     second: tuple[int, ...]
     explicit: tuple[int, ...]

@@ -24,8 +24,9 @@ from ..kinematics._forward import Kinematics, Pose, take_poses
 from ..model import collider_of, GeomKind, System
 from ..model._gather import take
 from ..spatial import Mat3, Vec3, vec3
-from ._bounds import shape_boxes
-from ._collide import collide
+from ._bounds import hull_changes, shape_boxes
+from ._collide import collide, is_long
+from ._cube_map import hull_tables_by_direction
 from ._list_plan import ListPlan, PairGroup
 from ._near import gap, Reach
 from ._points import (
@@ -35,6 +36,7 @@ from ._points import (
     Polygons,
     Shape,
 )
+from ._separating_plane import find_plane, Outline
 
 
 class ListFrames(NamedTuple):
@@ -43,6 +45,7 @@ class ListFrames(NamedTuple):
     - `pose`, `size`: frame and sizes of each shape.
     - `center`, `half`: center, in the node, and half sizes of the box about each shape.
     - `ball`: radius of the ball about each point of a sphere or a capsule, m; 0 for others.
+    - `hulls`: see `hull_changes`.
     - `margin`: distance at which the contact of each pair begins, m: of the shapes, whose
         sum counts, and of explicit pairs.
     """
@@ -52,6 +55,7 @@ class ListFrames(NamedTuple):
     center: Vec3
     half: Vec3
     ball: Any
+    hulls: tuple[Any, Any]
     margin: tuple[Any, Any]
 
 
@@ -69,7 +73,8 @@ def list_frames(sys: System, plan: ListPlan, pose: Pose) -> ListFrames:
     shape = -1, *(1 for _ in size.x.shape[1:])
     ball = jnp.asarray(np.array(rounded, float).reshape(shape), size.x.dtype) * size.x
     margin = take(sys.geoms.margin, plan.geoms), sys.pairs.margin
-    return ListFrames(own, size, own.point(center), half, ball, margin)
+    hulls = hull_changes(sys, plan.geoms)
+    return ListFrames(own, size, own.point(center), half, ball, hulls, margin)
 
 
 _WITH_BALL = GeomKind.SPHERE, GeomKind.CAPSULE
@@ -138,8 +143,8 @@ def list_contacts(
         contacts[condim] = _no_contacts(plan.capacity(condim), shapes.pose.pos.x)
     for group in plan.groups:
         margin = ft.partial(pair_margin, plan, frames.margin, reach)
-        near = _near_pairs(plan, group, boxes, margin)
         visit = _Visit(sys, plan, group, shapes, margin)
+        near = _near_pairs(visit, boxes, frames.hulls)
         found, contacts = _with_touching(visit, near, contacts)
         touching.append(found)
     return Listing(tuple(touching), contacts)
@@ -220,10 +225,17 @@ def _boxes(rot: Mat3, center: Vec3, frames: ListFrames, reach) -> _Boxes:
     return _Boxes(Pose(rot, center), frames.half, low, high)
 
 
-def _near_pairs(plan: ListPlan, group: PairGroup, boxes: _Boxes, margin) -> PairList:
-    """List the pairs of a group whose boxes are nearer than their margin."""
+def _near_pairs(visit: "_Visit", boxes: _Boxes, hulls) -> PairList:
+    """List the pairs of a group that may be nearer than their margin.
+
+    **Arguments:**
+
+    - `hulls`: see `ListFrames`.
+    """
+    plan, group = visit.plan, visit.group
     size = len(group.pairs)
-    block = min(_BLOCK if rows_per_pass(size) == 1 else size, size)
+    together = rows_per_pass(size) > 1
+    block = size if together else min(_BLOCK, size)
     pairs = np.array(group.pairs + (0,) * (-size % block), np.int32)
     valid = np.arange(len(pairs)) < size
     first, second = np.array(plan.first)[pairs], np.array(plan.second)[pairs]
@@ -237,15 +249,16 @@ def _near_pairs(plan: ListPlan, group: PairGroup, boxes: _Boxes, margin) -> Pair
     first_suffices = not (on_plane or collider_of(*group.kinds).one_by_one)
 
     def overlap(pair, one, two):
+        margin = visit.margin(pair, one, two)
         ends = [read_rows_of(boxes, side) for side in (one, two)]
-        return _overlap(*ends, margin(pair, one, two), on_plane)
+        return _overlap(*ends, margin, on_plane)
 
-    def visit(near: PairList, rows):
+    def examine(near: PairList, rows):
         pair, one, two, valid = rows
         candidates = valid & jnp.ones((block, *batch), bool)
         if not on_plane:
             candidates &= _overlap_along_world(boxes, one, two)
-        if block == size and rows_per_pass(size) > 1:
+        if together:
             found = candidates & overlap(pair, one, two)
             return _appended(near, pair, found), None
 
@@ -253,19 +266,22 @@ def _near_pairs(plan: ListPlan, group: PairGroup, boxes: _Boxes, margin) -> Pair
             k, near = carry
             row = jnp.full((1, *batch), k)
             own = read_rows(candidates, row)
-            number, *sides = read_rows_of((pair, one, two), row)
+            pairs = read_rows_of((pair, one, two), row)
+            never = ft.partial(jnp.zeros_like, own)
             if not first_suffices:
-                check = ft.partial(overlap, number, *sides)
-                never = ft.partial(jnp.zeros_like, own)
+                check = ft.partial(overlap, *pairs)
                 own = own & lax.cond(jnp.any(own), check, never)
-            return k + 1, _appended(near, number, own)
+            if _has_outlines(visit):
+                check = ft.partial(_has_plane, visit, boxes, hulls, *pairs, own)
+                own = own & ~lax.cond(jnp.any(own), check, never)
+            return k + 1, _appended(near, pairs[0], own)
 
         any_near = jnp.any(candidates)
         more = lambda carry: (carry[0] < block) & any_near
         return lax.while_loop(more, closer, (0, near))[1], None
 
     start = PairList(_empty(size, batch, jnp.int32), jnp.zeros(batch, jnp.int32))
-    return lax.scan(visit, start, tables)[0]
+    return lax.scan(examine, start, tables)[0]
 
 
 def _overlap_along_world(boxes: _Boxes, one, two):
@@ -281,6 +297,36 @@ def _overlap(one: _Boxes, two: _Boxes, margin, on_plane: bool):
     reach = Reach(one.half, two.half, margin)
     shapes = Shape(one.pose, one.half), Shape(two.pose, two.half)
     return gap(*shapes, reach, on_plane) < margin
+
+
+def _has_outlines(visit: "_Visit") -> bool:
+    """Return whether planes are sought between the shapes of a group: their collider is a
+    long search, and bounds of their hulls are known."""
+    kinds = visit.group.kinds
+    known = len(visit.sys.meshes.hulls.reference) or GeomKind.MESH not in kinds
+    planar = {GeomKind.PLANE, GeomKind.HFIELD} & {*kinds}
+    return bool(known and not planar and is_long(collider_of(*kinds)))
+
+
+def _has_plane(visit: "_Visit", boxes: _Boxes, hulls, pair, one, two, when):
+    """Return whether there is a plane between the shapes of pairs, see `find_plane`."""
+    plan, kinds = visit.plan, visit.group.kinds
+    table = hull_tables_by_direction(visit.sys.meshes.hulls)
+
+    def outline(kind, numbers, side) -> Outline:
+        shape = read_rows_of(visit.shapes, side)
+        found = Outline(shape, read_rows_of(boxes.pose.pos, side))
+        if kind is not GeomKind.MESH:
+            return found
+        assert table is not None, "hulls have tables"
+        like = (-1, *(1 for _ in side.shape[1:]))
+        heights = jnp.asarray(table.heights.reshape(like), shape.size.x.dtype)
+        start = table_rows([plan.tables[geom] for geom in numbers], pair)
+        scale, slack = read_rows_of(hulls, side)
+        return found._replace(heights=heights, start=start, scale=scale, slack=slack)
+
+    first, second = map(outline, kinds, (plan.first, plan.second), (one, two))
+    return find_plane(kinds, first, second, visit.margin(pair, one, two), when)
 
 
 def _appended(near: PairList, pair, found) -> PairList:
@@ -321,8 +367,8 @@ def pair_shapes(
             spans = [plan.spans[geom] for geom in side]
             start = table_rows([a for a, _ in spans], pair)
             count = table_rows([b - a for a, b in spans], pair)
-            seeds = table_rows([plan.seeds[geom] for geom in side], pair)
-            hulls = Hulls(vertices, start, count, polygons, seeds)
+            tables = table_rows([plan.tables[geom] for geom in side], pair)
+            hulls = Hulls(vertices, start, count, polygons, tables)
             shape = shape._replace(hulls=hulls)
         found.append(shape)
     return found[0], found[1]

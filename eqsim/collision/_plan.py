@@ -13,8 +13,8 @@ from ..model import (
     Transmission,
     tree,
 )
-from ..model._meshes import SEED_DIRECTIONS
 from ..model._shape_kinds import AnyKind
+from ._cube_map import TABLE_SIZE
 from ._list_plan import ListPlan, PairGroup
 
 
@@ -84,9 +84,8 @@ def split_plan(sys: System) -> tuple[ContactPlan, ListPlan | None]:
     acts_on_contacts = Transmission.BODY in sys.actuators.transmissions
     rules = sys.geoms.priority, sys.geoms.condim, sys.pairs.condim
     hulls, data = sys.meshes.hulls, sys.geoms.data
-    count = len(SEED_DIRECTIONS)
     spans = tuple(
-        (*hulls.span(data[geom]), count * data[geom])
+        (*hulls.span(data[geom]), TABLE_SIZE * data[geom])
         if kind is GeomKind.MESH
         else (0, 0, 0)
         for geom, kind in enumerate(sys.geoms.kinds)
@@ -171,7 +170,7 @@ def _list_plan(kinds, carriers, pairs, spans, rules) -> ListPlan:
         geoms=tuple(geoms),
         carriers=tuple(carriers[geom] for geom in geoms),
         spans=tuple(spans[geom][:2] for geom in geoms),
-        seeds=tuple(spans[geom][2] for geom in geoms),
+        tables=tuple(spans[geom][2] for geom in geoms),
         first=tuple(place[pair[0]] for pair in pairs),
         second=tuple(place[pair[1]] for pair in pairs),
         explicit=tuple(pair[2] for pair in pairs),

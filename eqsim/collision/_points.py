@@ -12,6 +12,7 @@ import numpy as np
 from ..kinematics._forward import Pose
 from ..model import HullGraph, System
 from ..spatial import Mat3, Vec3, vec3
+from ._cube_map import hull_tables_by_direction
 
 
 class Polygons(eqx.Module):
@@ -22,7 +23,8 @@ class Polygons(eqx.Module):
         from the first vertex of the hull.
     - `vertex_starts`: first entry of each vertex in `around`, and the end.
     - `around`: the polygons that meet at each vertex.
-    - `neighbor_starts`, `neighbors`, `seeds`: see `HullGraph`; None if they are not known.
+    - `neighbor_starts`, `neighbors`: see `HullGraph`; None if they are not known.
+    - `farthest`: see `HullTables`; None if it is not known.
     - `most`: the largest number of corners of a polygon.
     - `most_vertices`: the largest number of vertices of a hull.
     """
@@ -34,7 +36,7 @@ class Polygons(eqx.Module):
     most: int = eqx.field(static=True)
     neighbor_starts: Any = None
     neighbors: Any = None
-    seeds: Any = None
+    farthest: Any = None
     most_vertices: int = eqx.field(static=True, default=0)
 
 
@@ -66,11 +68,12 @@ def hull_tables(sys: System) -> tuple[Vec3, Polygons]:
 def hull_polygons(graph: HullGraph) -> Polygons:
     """Return the polygons and edges of the hulls of all meshes."""
     starts = graph.vertex_starts, graph.polygon_starts, graph.corner_starts
+    tables = hull_tables_by_direction(graph)
     return dataclasses.replace(
         polygons_of(*starts, graph.corners),
         neighbor_starts=np.asarray(graph.neighbor_starts, np.int32),
         neighbors=np.asarray(graph.neighbors, np.int32),
-        seeds=np.asarray(graph.seeds, np.int32) if graph.seeds.size else None,
+        farthest=None if tables is None else np.asarray(tables.farthest, np.int32),
         most_vertices=int(np.max(np.diff(graph.vertex_starts), initial=0)),
     )
 
@@ -83,15 +86,15 @@ class Hulls(NamedTuple):
     - `start`, `count`: first vertex and number of vertices of the mesh of each shape,
         `(nshape, *batch)`.
     - `polygons`: polygons between the vertices; None if they are not needed.
-    - `seeds`: first seed of the mesh of each shape in `Polygons.seeds`; None if they are not
-        used.
+    - `tables`: first entry of the mesh of each shape in `Polygons.farthest`; None if it is
+        not used.
     """
 
     points: Any
     start: Any
     count: Any
     polygons: Polygons | None = None
-    seeds: Any = None
+    tables: Any = None
 
 
 class Grids(NamedTuple):

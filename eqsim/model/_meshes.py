@@ -66,28 +66,16 @@ class AbstractConnectivity:
 # Meshes.
 
 
-_CELLS = (-0.75, -0.25, 0.25, 0.75)
-
-SEED_DIRECTIONS = np.array(
-    [
-        np.roll([sign, first, second], axis)
-        for axis in range(3)
-        for sign in (-1.0, 1.0)
-        for first in _CELLS
-        for second in _CELLS
-    ]
-)
-"""Centers of 4 x 4 cells on each side of a cube, by axis and sign; coordinates within a side
-follow the axis cyclically."""
+REFERENCE_SIZE = 30011.7
+"""Largest coordinate of each hull in `HullGraph.reference`."""
 
 
-def hull_seeds(vertices: np.ndarray) -> np.ndarray:
-    """Return the vertex of a hull that lies farthest in each of `SEED_DIRECTIONS`."""
-    if not len(vertices):
-        return np.zeros(len(SEED_DIRECTIONS), int)
-    along = SEED_DIRECTIONS @ np.asarray(vertices, float).T
-    # Of vertices that are equally far up to rounding, the first one.
-    return np.argmax(np.round(along / (1e-5 * np.abs(along).max() + 1e-30)), axis=1)
+def reference_vertices(vertices: np.ndarray) -> np.ndarray:
+    """Return the vertices of a hull in units of their largest coordinate, as integers up to
+    `REFERENCE_SIZE`; see `HullGraph.reference`."""
+    points = np.asarray(vertices, float)
+    largest = np.max(np.abs(points), initial=0.0)
+    return np.round(points * (REFERENCE_SIZE / largest if largest > 0.0 else 0.0))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -107,8 +95,9 @@ class HullGraph(AbstractConnectivity):
     - `polygon_starts`: first polygon of each hull, and the end.
     - `corner_starts`, `corners`: vertices around each polygon, counterclockwise seen
         from outside. Faces in the same plane, up to 0.01 rad, form one polygon.
-    - `seeds`: start vertices of searches, one for each hull and each of
-        `SEED_DIRECTIONS`, far in that direction; empty if they are not known.
+    - `reference`: vertices as they were read, see `reference_vertices`, from which searches
+        begin and bounds are computed; empty if they are not known. Those in
+        `Meshes.vertices` may differ: results do not change, but searches take longer.
     """
 
     vertex_starts: np.ndarray
@@ -117,7 +106,9 @@ class HullGraph(AbstractConnectivity):
     polygon_starts: np.ndarray
     corner_starts: np.ndarray
     corners: np.ndarray
-    seeds: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, int))
+    reference: np.ndarray = dataclasses.field(
+        default_factory=lambda: np.zeros((0, 3), int)
+    )
 
     @staticmethod
     def none() -> "HullGraph":

@@ -8,7 +8,13 @@ import numpy as np
 
 from ._actuators import Actuators
 from ._kinds import GeomKind, JointKind
-from ._meshes import HeightFields, HullGraph, Meshes, MeshSurfaces
+from ._meshes import (
+    HeightFields,
+    HullGraph,
+    Meshes,
+    MeshSurfaces,
+    reference_vertices,
+)
 from ._pairs import touching_kinds
 from ._parts import Geoms, Joints, Keyframes, Links, Pairs
 from ._shape_kinds import AnyKind
@@ -482,6 +488,9 @@ def _octahedra(sizes: list[np.ndarray], colliding: list[bool]) -> Meshes:
             polygon_starts=starts(8 * solid),
             corner_starts=3 * np.arange(8 * hulls + 1),
             corners=np.tile(_FACES.ravel(), hulls),
+            reference=np.concatenate(
+                [np.zeros((0, 3)), *map(reference_vertices, points[solid])]
+            ),
         ),
         surfaces=MeshSurfaces(
             other_starts=starts(6 * ~solid),

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...model import GeomKind, HeightFields, HullGraph, Meshes, MeshSurfaces
-from ...model._meshes import hull_seeds
+from ...model._meshes import reference_vertices
 from ._geoms import Contacts, used_data
 from ._names import element_names
 
@@ -31,7 +31,9 @@ def read_meshes(model: Any, contacts: Contacts) -> Meshes:
             polygon_starts=_starts([len(hull.polygons) for hull in hulls]),
             corner_starts=_starts(list(map(len, polygons))),
             corners=_joined(polygons),
-            seeds=np.concatenate([hull_seeds(part.vertices) for part in parts]),
+            reference=np.concatenate(
+                [reference_vertices(part.vertices) for part in parts]
+            ),
         ),
         surfaces=MeshSurfaces(
             other_starts=_starts([len(part.others) for part in parts]),
