@@ -118,7 +118,7 @@ class Forward(AbstractWalk):
             own = [var in wants for var in eqn.outvars]
             still = all(x is None for x in rates)
             if still or not any(own) or is_flat(eqn):
-                results = self.walk.apply(eqn, operands)
+                results = self.walk.apply(eqn, operands, jaxpr)
             else:
                 results, rates = self._equation(eqn, operands, rates, own)
                 put(eqn.outvars, rates)
@@ -298,7 +298,7 @@ def _while(forward: Forward, eqn, operands, tangents, wanted):
     needed = wanted_results(body.jaxpr, wanted, cut)
     active = active_arguments(body.jaxpr, _moving([*body_rates, *rates]), cut)[cut]
     chosen = [k for k, pair in enumerate(zip(active, needed)) if all(pair)]
-    deps = while_dependence(eqn, dependences(graph, operands))
+    deps = while_dependence(eqn, dependences(graph, operands), None)
     beside = _Beside(forward, [var.aval for var in eqn.outvars], chosen)
     dep, writes = _union(forward, deps, operands, tangents), while_writes(params)
 

@@ -201,7 +201,7 @@ def _while(walk, eqn, *operands):
     params = eqn.params
     operands = materialized(walk, operands)
     of_test, of_body, init = while_operands(params, operands)
-    deps = while_dependence(eqn, dependences(walk.graph, operands))
+    deps = while_dependence(eqn, dependences(walk.graph, operands), walk.around)
     body = params["body_jaxpr"]
     loop = While(
         carry=Carry(walk, [var.aval for var in eqn.outvars], while_writes(params)),

@@ -285,7 +285,7 @@ class Reverse(AbstractWalk):
             flags = [is_on(atom) for atom in eqn.invars]
             own = [var in wants for var in eqn.outvars]
             if not any(flags) or not any(own) or is_flat(eqn):
-                results = self.walk.apply(eqn, operands)
+                results = self.walk.apply(eqn, operands, jaxpr)
             else:
                 results, pull = self._equation(eqn, operands, flags, own)
                 on.update(var for var in eqn.outvars if is_float(var.aval))

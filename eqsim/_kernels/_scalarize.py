@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.core import ShapedArray
-from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from . import _arrays as arrays
 from ._arrays import Value
@@ -47,11 +47,13 @@ class Translation:
     - `graph`: receives the nodes.
     - `mask`: boolean node, which lanes of the tile still count inside loops and branches
         that lanes take separately; None if all do.
+    - `around`: the jaxpr of the equation that is translated; None if it is not known.
     """
 
     def __init__(self, graph: Graph):
         self.graph = graph
         self.mask: int | None = None
+        self.around: Jaxpr | None = None
 
     def run(self, jaxpr: Jaxpr, consts, args: list[Value]) -> list[Value]:
         """Return the results of a jaxpr; `consts` are arrays, `args` values."""
@@ -67,15 +69,18 @@ class Translation:
         env.update(zip(jaxpr.invars, args, strict=True))
         for eqn in jaxpr.eqns:
             operands = [read(atom) for atom in eqn.invars]
-            env.update(zip(eqn.outvars, self.apply(eqn, operands), strict=True))
+            results = self.apply(eqn, operands, jaxpr)
+            env.update(zip(eqn.outvars, results, strict=True))
         return [read(atom) for atom in jaxpr.outvars]
 
     def closed(self, closed: ClosedJaxpr, args: list[Value]) -> list[Value]:
         """Return the results of a closed jaxpr."""
         return self.run(closed.jaxpr, closed.consts, args)
 
-    def apply(self, eqn, operands: list[Value]) -> list[Value]:
-        """Return the results of one equation."""
+    def apply(
+        self, eqn, operands: list[Value], jaxpr: Jaxpr | None = None
+    ) -> list[Value]:
+        """Return the results of one equation; `jaxpr` is the one that it belongs to."""
         name = eqn.primitive.name
         for var in eqn.outvars:
             dtype_of(var.aval)
@@ -83,6 +88,7 @@ class Translation:
             raise Unsupported(f"the primitive `{name}` has no rule")
         if len(self.graph.op) > LARGEST:
             raise Unsupported(f"the program has more than {LARGEST} nodes")
+        self.around = jaxpr
         return RULES[name](self, eqn, *operands)
 
     def constant(self, array) -> Value:
@@ -122,14 +128,14 @@ def _dependence(jaxpr: Jaxpr, given: tuple[int, ...]) -> tuple[int, ...]:
     read = lambda atom: 0 if isinstance(atom, Literal) else env.get(atom, 0)
     for eqn in jaxpr.eqns:
         deps = [read(atom) for atom in eqn.invars]
-        env.update(zip(eqn.outvars, _equation(eqn, deps), strict=True))
+        env.update(zip(eqn.outvars, _equation(eqn, deps, jaxpr), strict=True))
     return tuple(read(atom) for atom in jaxpr.outvars)
 
 
-def _equation(eqn, deps: list[int]) -> list[int]:
+def _equation(eqn, deps: list[int], jaxpr: Jaxpr) -> list[int]:
     name, params = eqn.primitive.name, eqn.params
     if name == "while":
-        return while_dependence(eqn, deps)
+        return while_dependence(eqn, deps, jaxpr)
     if name == "scan":
         return scan_dependence(params, deps)
     if name == "cond":
@@ -148,13 +154,18 @@ def _union(deps) -> int:
     return total
 
 
-def while_dependence(eqn, deps: list[int]) -> list[int]:
-    """Return the dependence of the values that a `while` loop carries."""
+def while_dependence(eqn, deps: list[int], jaxpr: Jaxpr | None) -> list[int]:
+    """Return the dependence of the values that a `while` loop carries.
+
+    **Arguments:**
+
+    - `jaxpr`: jaxpr of the loop; None if something else may read what it carries.
+    """
     params = eqn.params
     test, body = params["cond_jaxpr"], params["body_jaxpr"]
     cut = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
     of_test, of_body, carry = deps[: cut[0]], deps[cut[0] : cut[1]], deps[cut[1] :]
-    counters = _counters(eqn)
+    counters = _counters(eqn, jaxpr)
     while True:
         (open_,) = dependence(test.jaxpr, [*of_test, *carry])
         new = dependence(body.jaxpr, [*of_body, *carry])
@@ -167,18 +178,21 @@ def while_dependence(eqn, deps: list[int]) -> list[int]:
         carry = new
 
 
-def _counters(eqn) -> list[bool]:
+def _counters(eqn, jaxpr: Jaxpr | None) -> list[bool]:
     """Return which of the values that a `while` loop carries count its passes: integers to
     which each pass adds a literal, and that nothing reads after the loop. Lanes that have
     ended do not need them, so they are the same in all lanes if they start so."""
     body = eqn.params["body_jaxpr"].jaxpr
+    if jaxpr is None:
+        return [False] * len(body.outvars)
+    read_later = _variables_read(jaxpr)
     made = {out: own for own in body.eqns for out in own.outvars}
     carry = body.invars[eqn.params["body_nconsts"] :]
 
     def counts(old, new, result) -> bool:
         own = None if isinstance(new, Literal) else made.get(new)
         return (
-            isinstance(result, DropVar)
+            result not in read_later
             and own is not None
             and own.primitive.name == "add"
             and own.invars[0] is old
@@ -187,6 +201,13 @@ def _counters(eqn) -> list[bool]:
         )
 
     return list(map(counts, carry, body.outvars, eqn.outvars))
+
+
+@functools.lru_cache(maxsize=8192)
+def _variables_read(jaxpr: Jaxpr) -> frozenset:
+    """Return the variables that equations or the end of a jaxpr read."""
+    atoms = [*jaxpr.outvars, *(x for eqn in jaxpr.eqns for x in eqn.invars)]
+    return frozenset(x for x in atoms if not isinstance(x, Literal))
 
 
 def scan_sizes(params) -> tuple[int, int]:
