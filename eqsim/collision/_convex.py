@@ -5,12 +5,15 @@ position and normal are then functions of these vertices, with exact derivatives
 as the same vertices touch.
 """
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
+from .._calls import are_rows_together
+from .._lanes import where_needed
 from ..kinematics._forward import Pose
 from ..model import GeomKind
 from ..spatial import safe_sqrt, Vec3
@@ -144,12 +147,7 @@ def touching_vertices(placed: Placed, reach) -> Nearest:
         search = nearest_triangle(placed, carry.corners, reach, carry.due)
         inside = carry.due & ~search.sure & ~carry.again
 
-        def penetration():
-            face = nearest_face(placed, toward, inside)
-            return face.corners, face.dist < 0.0
-
-        skipped = search.corners, inside
-        corners, outside = lax.cond(jnp.any(inside), penetration, lambda: skipped)
+        corners, outside = _penetration(placed, toward, inside, search.corners)
         choose = lambda x, y: jnp.where(inside, x, y)
         corners = jtu.tree_map(choose, corners, search.corners)
         return _Round(
@@ -159,6 +157,40 @@ def touching_vertices(placed: Placed, reach) -> Nearest:
     end = lax.while_loop(lambda carry: jnp.any(carry.due), visit, start)
     points = tuple(placed.difference(each) for each in end.corners)
     return sorted_vertices(end.corners, points, end.outside)
+
+
+def _penetration(placed: Placed, toward: Vec3, inside, corners: tuple) -> tuple:
+    """Return the corners of the nearest face, and whether the origin is outside, where it
+    is due; elsewhere the given corners."""
+    skipped = corners, inside
+
+    def face(given, due):
+        found = nearest_face(*given, due)
+        return found.corners, found.dist < 0.0
+
+    if not are_rows_together() or inside.ndim != 2:
+        found = lambda: face((placed, toward), inside)
+        return lax.cond(jnp.any(inside), found, lambda: skipped)
+    # Polygons have no axis of lanes.
+    hulls = [core.hulls for core in (placed.first, placed.second)]
+    polygons = [None if own is None else own.polygons for own in hulls]
+    bare, whole = (
+        lambda placed: _with_polygons(placed, (None, None)),
+        lambda placed: _with_polygons(placed, polygons),
+    )
+    moved = lambda given, due: face((whole(given[0]), given[1]), due)
+    return where_needed(inside, moved, (bare(placed), toward), skipped)
+
+
+def _with_polygons(placed: Placed, polygons) -> Placed:
+    """Return shapes with other polygons of their hulls."""
+    cores = [
+        core
+        if core.hulls is None
+        else dataclasses.replace(core, hulls=core.hulls._replace(polygons=own))
+        for core, own in zip((placed.first, placed.second), polygons, strict=True)
+    ]
+    return Placed(*cores, placed.offset)
 
 
 def _contact(placed: Placed, nearest: Nearest) -> tuple[Any, Vec3, tuple[Vec3, Vec3]]:

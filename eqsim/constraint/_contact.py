@@ -50,6 +50,7 @@ from ._contact_solver import (
     coupled_contacts,
     CoupledContacts,
     for_each_contact,
+    visit_contacts,
     numbers_where,
 )
 from ._costs import Residual
@@ -352,7 +353,7 @@ def _report(facts: ReportFacts, given: ReportedContacts) -> ContactReport:
             write = lambda x, value: write_rows(x, place, value, here)
             return jtu.tree_map(write, rows, own)
 
-        rows = for_each_contact(source.count, add, rows)
+        rows = visit_contacts(source.count, add, rows)
     pair, slot, values = rows
     count = sum(source.count for source in sources)
     return ContactReport(pair, slot, values, count)

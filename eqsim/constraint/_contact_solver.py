@@ -16,13 +16,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 from jax import lax
 
+from .._calls import are_rows_together
 from .._each import read_rows, read_rows_of, table_rows, write_rows
-from .._loops import rows_per_pass
 from ..dynamics._joint_space import Places
 from ..kinematics._forward import dof_axes, dof_order, Kinematics, moving_dofs
 from ..model import Tree
@@ -53,20 +54,51 @@ class ContactRowList(NamedTuple):
         return self.pair.shape[0]
 
 
-def for_each_contact(count, add: Callable, total):
-    """Fold `add(total, k, used)` over the contacts of each environment.
+CONTACTS_TOGETHER = 8
+"""Contacts of each environment that are visited together, except in kernels."""
 
-    Without a kernel, the loop continues for the whole batch: `used` is false where there
-    are no more contacts. `k` and `used` have shape `(1, *batch)`.
+
+def visit_contacts(count, visit: Callable, start):
+    """Fold `visit(carry, k, used)` over the contacts of each environment; `k` and `used`
+    have shape `(n, *batch)`.
+
+    In kernels n is one. Elsewhere several contacts are visited together, and the loop
+    continues for the whole batch: `used` is false where there are no more contacts.
     """
+    size = CONTACTS_TOGETHER if are_rows_together() else 1
+    number = jnp.arange(size, dtype=jnp.int32).reshape(-1, *(1 for _ in count.shape))
 
     def body(carry):
-        k, total = carry
-        used = k < count
-        return k + 1, add(total, jnp.where(used, k, 0)[None], used[None])
+        k, kept = carry
+        place = k + number
+        used = place < count[None]
+        return k + size, visit(kept, jnp.where(used, place, 0), used)
 
     going = lambda carry: jnp.any(carry[0] < count)
-    return lax.while_loop(going, body, (0, total))[1]
+    return lax.while_loop(going, body, (0, start))[1]
+
+
+def for_each_contact(count, add: Callable, start):
+    """Fold `add(total, k, used)` over the contacts of each environment, see
+    `visit_contacts`; `k` and `used` have shape `(1, *batch)`.
+
+    Several contacts may be added to zero apart, so `add` adds to numbers, and to flags by
+    `|`.
+    """
+    if not are_rows_together():
+        return visit_contacts(count, add, start)
+    zero = jtu.tree_map(jnp.zeros_like, start)
+
+    def join(total, found):
+        if total.dtype == bool:
+            return total | jnp.any(found, axis=0)
+        return total + jnp.sum(found, axis=0, dtype=total.dtype)
+
+    def visit(total, k, used):
+        one = lambda k, used: add(zero, k[None], used[None])
+        return jtu.tree_map(join, total, jax.vmap(one)(k, used))
+
+    return visit_contacts(count, visit, start)
 
 
 def list_rows(capacity: int, count, row: Callable) -> Any:
@@ -77,15 +109,17 @@ def list_rows(capacity: int, count, row: Callable) -> Any:
     batch = count.shape
     start = jtu.tree_map(lambda dtype: lax.empty((capacity, *batch), dtype), shapes)
 
-    def body(carry):
-        k, rows = carry
-        used = (k < count)[None]
-        place = jnp.where(used, k, 0)
-        write = lambda x, value: write_rows(x, place, value, used)
-        return k + 1, jtu.tree_map(write, rows, row(place))
+    def visit(rows, k, used):
+        found = row(k) if k.shape[0] == 1 else _rows_of(row, k)
+        write = lambda x, value: write_rows(x, k, value, used)
+        return jtu.tree_map(write, rows, found)
 
-    going = lambda carry: jnp.any(carry[0] < count)
-    return lax.while_loop(going, body, (0, start))[1]
+    return visit_contacts(count, visit, start)
+
+
+def _rows_of(row: Callable, k):
+    found = jax.vmap(lambda k: row(k[None]))(k)
+    return jtu.tree_map(lambda x: x[:, 0], found)
 
 
 class _Contact(NamedTuple):
@@ -368,7 +402,7 @@ def numbers_where(flags) -> tuple[Any, Any]:
     place = jnp.cumsum(flags, axis=0, dtype=jnp.int32) - 1
     start = lax.empty(flags.shape, jnp.int32)
     count = jnp.sum(flags, axis=0, dtype=jnp.int32)
-    if rows_per_pass(2) > 1:
+    if are_rows_together():
         number = jnp.arange(flags.shape[0], dtype=jnp.int32)
         number = number.reshape(-1, *(1 for _ in flags.shape[1:]))
         return write_rows(start, place, number, flags), count
