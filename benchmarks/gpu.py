@@ -22,15 +22,19 @@ from _tables import caption, table
 
 
 RUNNERS = ("eqsim", "MJX", "MJX (1 it.)")
+FLAGS = "--xla_gpu_enable_command_buffer=+WHILE,+CONDITIONAL"
+"""Flags with which loops run on the GPU without a round trip to the host in each pass."""
 EXPLANATION = f"""\
 The table lists millions of physics steps per second, summed over the B robots; in
 parentheses, the speed of eqsim relative to that of MJX. `step`: {STEPS["step"]} steps in one
-program, or fewer if one step takes long. `gradient`: gradient of a loss after {STEPS["gradient"]} steps with respect to the
-controls of every step. All use Euler and the time step of the file. The batch repeats
-{DISTINCT} initial states, which come from {SETTLE} steps under random controls; `contacts` is
-their mean number. eqsim solves each step to convergence. `MJX` iterates to MuJoCo's
-tolerance, at most 100 times; `MJX (1 it.)` uses one iteration, the only setting in which it
-supports reverse mode. Each figure is the best of several interleaved runs."""
+program, or fewer if one step takes long. `gradient`: gradient of a loss after
+{STEPS["gradient"]} steps with respect to the controls of every step. All use Euler and the
+time step of the file. The batch repeats {DISTINCT} initial states, which come from {SETTLE}
+steps under random controls; scenes start as in `menagerie.py`. `contacts` is their mean
+number. eqsim solves each step to convergence. `MJX` iterates to MuJoCo's tolerance, at most
+100 times; `MJX (1 it.)` uses one iteration, the only setting in which it supports reverse
+mode. Each figure is the best of several interleaved runs. All programs are compiled with
+`XLA_FLAGS={FLAGS}`."""
 FACTS = f"""\
 At the smallest batch of each program: `compile`: seconds to trace, lower and compile
 without caches, while other programs were compiled on the other cores. `error`: median
@@ -90,6 +94,7 @@ def _start(name: str, count: int, options) -> subprocess.Popen:
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         "EQSIM_KERNELS_CACHE": "",
         "JAX_ENABLE_COMPILATION_CACHE": "false",
+        "XLA_FLAGS": os.environ.get("XLA_FLAGS", FLAGS),
     }
     command = [sys.executable, *sys.argv, "--cell", name, "--cells", str(count)]
     command += ["--deadline", str(time.time() + options.compile_seconds)]

@@ -49,7 +49,7 @@ class Lanes(NamedTuple):
             place = (numbers,)
             x = x.reshape(x.shape[0])
         else:
-            place = (numbers, *self._places(x.shape[1:]))
+            place = (numbers, *(e[None] for e in self._places(x.shape[1:])))
         return x.at[place].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
     def read_tree(self, tree, numbers):
@@ -66,7 +66,9 @@ class Lanes(NamedTuple):
         return x.at[place].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
     def _places(self, batch) -> tuple:
-        return tuple(e if n > 1 else 0 * e for e, n in zip(self.env, batch, strict=True))
+        return tuple(
+            e if n > 1 else 0 * e for e, n in zip(self.env, batch, strict=True)
+        )
 
     def add(self, total, x, numbers=None):
         """Add values `(..., lanes)` of used lanes to an array `(..., *batch)`; or with
@@ -74,9 +76,11 @@ class Lanes(NamedTuple):
         what all environments share."""
         if numbers is None and x.shape[-1] == 1:
             return total + x.reshape(total.shape)
-        x = jnp.where(self.used, x, 0)
+        used = self.used.reshape(*(1 for _ in x.shape[1:]), -1)
+        x = jnp.where(used, x, jnp.zeros_like(x))
         if numbers is not None:
-            return total.at[(numbers, *self.env)].add(x, mode="promise_in_bounds")
+            place = (numbers, *(e[None] for e in self.env))
+            return total.at[place].add(x, mode="promise_in_bounds")
         if not self.env:
             return total + jnp.sum(x, axis=-1)
         start = total.ndim - len(self.env)
@@ -88,11 +92,11 @@ class Lanes(NamedTuple):
         hold `count` rows, and the new counts. Places of other values are negative."""
         number = jnp.sum(flags, axis=0, dtype=jnp.int32)
         before = jnp.cumsum(number, dtype=jnp.int32) - number
-        begin = self.of(count[None])[0] + before - before[self.first]
+        begin = self.of(count[None]) + (before - before[self.first])[None]
         place = begin + jnp.cumsum(flags, axis=0, dtype=jnp.int32) - 1
         number = jnp.where(self.used, number, 0)
         if not self.env:
-            return jnp.where(flags, place, -1), count + jnp.sum(number)
+            return jnp.where(flags, place, -1), count + jnp.sum(number, dtype=jnp.int32)
         return jnp.where(flags, place, -1), count.at[self.env].add(number)
 
     def write(self, x, places, values):
@@ -122,14 +126,23 @@ def for_lanes(count, size: int, visit: Callable, start: Any) -> Any:
         place = jnp.minimum(place, total - 1)
         number = jnp.searchsorted(ends, place, side="right", method="scan_unrolled")
         number = jnp.minimum(number.astype(jnp.int32), own.size - 1)
-        env = jnp.unravel_index(number, count.shape) if count.ndim else ()
+        env = _indices(number, count.shape)
         begin = begins[number]
         first = jnp.maximum(begin - k, 0)
-        lanes = Lanes(place - begin, tuple(env), first, used)
+        lanes = Lanes(place - begin, env, first, used)
         return k + size, visit(kept, lanes)
 
     going = lambda carry: carry[0] < total
     return lax.while_loop(going, body, (jnp.zeros((), jnp.int32), start))[1]
+
+
+def _indices(number, shape: tuple[int, ...]) -> tuple:
+    """Return the index along each axis of an entry of an array."""
+    found = []
+    for size in reversed(shape):
+        found.append(number % size)
+        number = number // size
+    return tuple(reversed(found))
 
 
 def where_needed(when, fn: Callable, arguments: Any, otherwise: Any) -> Any:

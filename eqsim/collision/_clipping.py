@@ -167,7 +167,8 @@ def _chosen(corners: tuple, chosen) -> Outline:
     number = jnp.zeros((size, *chosen.shape[1:]), jnp.int32)
     number = number.at[(place, *others)].set(rows, mode="drop")
     count = jnp.sum(chosen, axis=0, keepdims=True, dtype=jnp.int32)
-    return Outline(*(jnp.take_along_axis(x, number, axis=0) for x in corners), count)
+    x, y, z, before, after = (read_rows(x, number) for x in corners)
+    return Outline(x, y, z, before, after, count)
 
 
 def _with_corner(outline: Outline, corner: tuple, when) -> Outline:

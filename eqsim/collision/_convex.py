@@ -165,7 +165,8 @@ def _penetration(placed: Placed, toward: Vec3, inside, corners: tuple) -> tuple:
     skipped = corners, inside
 
     def face(given, due):
-        found = nearest_face(*given, due)
+        own, direction = given
+        found = nearest_face(own, direction, due)
         return found.corners, found.dist < 0.0
 
     if not are_rows_together() or inside.ndim != 2:
@@ -184,13 +185,13 @@ def _penetration(placed: Placed, toward: Vec3, inside, corners: tuple) -> tuple:
 
 def _with_polygons(placed: Placed, polygons) -> Placed:
     """Return shapes with other polygons of their hulls."""
-    cores = [
+    one, two = (
         core
         if core.hulls is None
         else dataclasses.replace(core, hulls=core.hulls._replace(polygons=own))
         for core, own in zip((placed.first, placed.second), polygons, strict=True)
-    ]
-    return Placed(*cores, placed.offset)
+    )
+    return Placed(one, two, placed.offset)
 
 
 def _contact(placed: Placed, nearest: Nearest) -> tuple[Any, Vec3, tuple[Vec3, Vec3]]:

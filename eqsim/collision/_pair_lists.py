@@ -382,7 +382,8 @@ def _with_touching_lanes(
         vertices = jtu.tree_map(lanes.of, lax.stop_gradient(tables[0]))
         shapes = pair_shapes(plan, group, vertices, tables[1], pair, ends)
         points = collide(group.kinds, *shapes, margin)
-        exists = points.valid & (points.dist < margin[:, None]) & lanes.used
+        exists = points.valid & (points.dist < margin[:, None])
+        exists = exists & lanes.used[None, None]
         new = []
         for condim, each in zip(own, lists, strict=True):
             here = exists

@@ -300,14 +300,12 @@ def _with_fan_together(polytope: _Polytope, chosen: tuple) -> tuple[_Faces, Any]
     several edges that begin at one, two are kept."""
     faces, at = polytope.faces, polytope.num_points
     ways, row = _outline_together(faces.corners, chosen), count_rows(faces.dist)
-    words = tuple(
-        _total(jnp.where(way != 0, 1 << count_rows(way), 0)) for way in ways
-    )
+    words = tuple(_total(jnp.where(way != 0, 1 << count_rows(way), 0)) for way in ways)
     first, total = (_count_bits(word) for word in words)
     total = first + total
     low, high = chosen
     reused = _count_bits(low) + _count_bits(high)
-    visible = _flagged(low, high, row)
+    visible = _flagged(chosen, row)
     below = lambda word, k: _count_bits(word & ((1 << jnp.clip(k, 0, _HALF)) - 1))
     # The number of the new face in each row, if there is one.
     number = jnp.where(
@@ -326,7 +324,9 @@ def _with_fan_together(polytope: _Polytope, chosen: tuple) -> tuple[_Faces, Any]
     finish = jnp.where(word == 0, 0, finish)
     points = polytope.points
     tip = pick(points, jnp.minimum(at, _VERTICES - 1))
-    fan = once(_face((begin, finish, at), (pick(points, begin), pick(points, finish), tip)))
+    fan = once(
+        _face((begin, finish, at), (pick(points, begin), pick(points, finish), tip))
+    )
     fan = fan._replace(dist=jnp.where(added, fan.dist, jnp.inf))
     due = new & (added | visible)
     grown = jtu.tree_map(lambda x, y: jnp.where(due, x, y), fan, faces)
@@ -341,7 +341,7 @@ def _outline_together(corners, chosen: tuple) -> tuple[Any, Any]:
     """Return, for each vertex, the other ends of the edges of the outline that begin there,
     as bits: at most one in each of two integers."""
     row = count_rows(corners)
-    visible = _flagged(*chosen, row)
+    visible = _flagged(chosen, row)
     a, b, c = _unpacked(corners)
     vertex = jnp.arange(_VERTICES, dtype=jnp.int32)
     vertex = vertex.reshape(-1, *(1 for _ in corners.shape))
@@ -360,9 +360,9 @@ def _outline_together(corners, chosen: tuple) -> tuple[Any, Any]:
     return one, rest & -rest
 
 
-def _flagged(low, high, row):
+def _flagged(chosen: tuple[Any, Any], row):
     """Return which rows are chosen, see `_as_bits`."""
-    first = row < _HALF
+    (low, high), first = chosen, row < _HALF
     word = jnp.where(first, low, high)
     return ((word >> jnp.where(first, row, row - _HALF)) & 1) == 1
 

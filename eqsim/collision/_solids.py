@@ -149,7 +149,9 @@ class Solid(NamedTuple):
         """Return what `facet` returns, from all corners together."""
         numbers = self._all_corners(polygon)
         arms = self.core.vertex(numbers) - self.core.vertex(numbers[:1])
-        one, two = (Vec3(*(x[rows] for x in arms)) for rows in (slice(-1), slice(1, None)))
+        one, two = (
+            Vec3(*(x[rows] for x in arms)) for rows in (slice(-1), slice(1, None))
+        )
         total = lambda x: jnp.sum(x, axis=0, keepdims=True)
         held = [jnp.any(numbers == x, axis=0, keepdims=True) for x in vertices]
         return Facet(unit(Vec3(*map(total, one ^ two))), held[0] & held[1] & held[2])

@@ -50,8 +50,8 @@ from ._contact_solver import (
     coupled_contacts,
     CoupledContacts,
     for_each_contact,
-    visit_contacts,
     numbers_where,
+    visit_contacts,
 )
 from ._costs import Residual
 from ._listed_contacts import listed_contacts, ListedContacts, pair_wrenches
