@@ -1,4 +1,4 @@
-"""Lists of all environments side by side, for devices other than the CPU.
+"""Lists of all environments in one sequence of lanes, for devices other than the CPU.
 
 A list is an array `(capacity, *batch)` of which each environment uses the first `count` rows.
 On a CPU each environment walks along its own list. A GPU computes the rows of all
@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
@@ -146,15 +147,34 @@ def _indices(number, shape: tuple[int, ...]) -> tuple:
 
 
 def where_needed(when, fn: Callable, arguments: Any, otherwise: Any) -> Any:
-    """Return `fn(arguments)` in the lanes where `when` holds, and `otherwise` elsewhere,
-    without derivatives: the lanes in need are moved together, in chunks.
+    """Return `fn(arguments, when)` in the lanes where `when` holds, and `otherwise`
+    elsewhere: the lanes in need are moved together, in chunks. Derivatives are computed in
+    all lanes.
 
     **Arguments:**
 
     - `when`: `(1, lanes)`.
+    - `fn`: function without other arrays of which derivatives are taken.
     - `arguments`: tree of arrays `(..., lanes)` or `(..., 1)`.
-    - `otherwise`: tree of arrays `(1, lanes)`, like the results.
+    - `otherwise`: tree of arrays `(n, lanes)`, like the results.
     """
+
+    @jax.custom_jvp
+    def run(when, arguments, otherwise):
+        return _moved_together(when, fn, arguments, otherwise)
+
+    @run.defjvp
+    def _(primals, tangents):
+        def whole(when, arguments, otherwise):
+            choose = lambda x, y: jnp.where(when, x, y)
+            return jtu.tree_map(choose, fn(arguments, when), otherwise)
+
+        return jax.jvp(whole, primals, tangents)
+
+    return run(when, arguments, otherwise)
+
+
+def _moved_together(when, fn: Callable, arguments: Any, otherwise: Any) -> Any:
     size = when.shape[-1]
     chunk = min(size, MOST_IN_NEED)
     (numbers,) = jnp.nonzero(when[0], size=size, fill_value=size)

@@ -106,7 +106,7 @@ def shared_hulls(one: Shape, two: Shape) -> Hulls | None:
     own = hulls.polygons
     most = 1 << (max(own.most, _LEAST_CORNERS) - 1).bit_length()
     many = FEW + 1 if own.most_vertices > FEW else FEW
-    own = dataclasses.replace(own, most=most, most_vertices=many)
+    own = dataclasses.replace(own, most=most, most_vertices=many, most_around=0)
     return Hulls(hulls.points, None, None, own)
 
 

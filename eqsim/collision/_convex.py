@@ -5,7 +5,7 @@ position and normal are then functions of these vertices, with exact derivatives
 as the same vertices touch.
 """
 
-import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from ..spatial import safe_sqrt, Vec3
 from ._cores import Core, Corners, Placed
 from ._descent import touching_feature
 from ._penetration import nearest_face
-from ._points import Point, Shape, unit
+from ._points import Point, Polygons, Shape, unit
 from ._round import Feature, feature_contact
 from ._separation import combine, Nearest, nearest_triangle, sorted_vertices
 
@@ -162,36 +162,31 @@ def touching_vertices(placed: Placed, reach) -> Nearest:
 def _penetration(placed: Placed, toward: Vec3, inside, corners: tuple) -> tuple:
     """Return the corners of the nearest face, and whether the origin is outside, where it
     is due; elsewhere the given corners."""
-    skipped = corners, inside
 
     def face(given, due):
         own, direction = given
         found = nearest_face(own, direction, due)
         return found.corners, found.dist < 0.0
 
-    if not are_rows_together() or inside.ndim != 2:
-        found = lambda: face((placed, toward), inside)
-        return lax.cond(jnp.any(inside), found, lambda: skipped)
+    return computed_where(inside, face, (placed, toward), (corners, inside))
+
+
+def computed_where(when, fn: Callable, given: Any, otherwise: Any) -> Any:
+    """Return `fn(given, when)` if `when` holds anywhere, else `otherwise`. Outside of
+    kernels, only lanes in which it holds are computed."""
+    if not are_rows_together() or when.ndim != 2:
+        return lax.cond(jnp.any(when), lambda: fn(given, when), lambda: otherwise)
     # Polygons have no axis of lanes.
-    hulls = [core.hulls for core in (placed.first, placed.second)]
-    polygons = [None if own is None else own.polygons for own in hulls]
-    bare, whole = (
-        lambda placed: _with_polygons(placed, (None, None)),
-        lambda placed: _with_polygons(placed, polygons),
-    )
-    moved = lambda given, due: face((whole(given[0]), given[1]), due)
-    return where_needed(inside, moved, (bare(placed), toward), skipped)
+    fixed = lambda x: isinstance(x, Polygons)
+    leaves, treedef = jtu.tree_flatten(given, is_leaf=fixed)
 
+    def moved(own, due):
+        pairs = zip(leaves, own, strict=True)
+        full = [old if fixed(old) else new for old, new in pairs]
+        return fn(jtu.tree_unflatten(treedef, full), due)
 
-def _with_polygons(placed: Placed, polygons) -> Placed:
-    """Return shapes with other polygons of their hulls."""
-    one, two = (
-        core
-        if core.hulls is None
-        else dataclasses.replace(core, hulls=core.hulls._replace(polygons=own))
-        for core, own in zip((placed.first, placed.second), polygons, strict=True)
-    )
-    return Placed(one, two, placed.offset)
+    moving = [None if fixed(x) else x for x in leaves]
+    return where_needed(when, moved, moving, otherwise)
 
 
 def _contact(placed: Placed, nearest: Nearest) -> tuple[Any, Vec3, tuple[Vec3, Vec3]]:

@@ -350,7 +350,8 @@ def _outline_together(corners, chosen: tuple) -> tuple[Any, Any]:
         # Each directed edge belongs to one face, so that a sum joins the bits.
         found = 0
         for start, end in zip(starts, ends, strict=True):
-            found += jnp.where(visible & (start == vertex), 1 << end, 0)
+            here = visible[None] & (start[None] == vertex)
+            found += jnp.where(here, 1 << end[None], 0)
         return jnp.sum(found, axis=1, dtype=jnp.int32)
 
     forward, backward = bits((a, b, c), (b, c, a)), bits((b, c, a), (a, b, c))

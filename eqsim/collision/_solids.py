@@ -46,6 +46,14 @@ class Solid(NamedTuple):
         """The largest number of corners of a polygon."""
         return 0 if self.polygons is None else self.polygons.most
 
+    @property
+    def most_edges(self) -> int:
+        """The largest value of `edge_count`."""
+        kind = self.core.kind
+        if kind in (GeomKind.CAPSULE, GeomKind.CYLINDER) or self.polygons is None:
+            return 1
+        return self.polygons.most_around
+
     def meeting(self, vertex) -> tuple[Any, Any]:
         """Return where the polygons that meet at a vertex start, and how many they are."""
         assert self.polygons is not None, "capsules have no polygons"
@@ -264,6 +272,7 @@ def _faces() -> Polygons:
         vertex_starts=whole(0, 1, 2),
         around=whole(0, 1),
         most=_RIM_CORNERS,
+        most_around=1,
     )
 
 

@@ -56,16 +56,19 @@ class ContactRowList(NamedTuple):
 
 CONTACTS_TOGETHER = 8
 """Contacts of each environment that are visited together, except in kernels."""
+FEW_NUMBERS = 32
+"""The same for visits that read few numbers of each contact."""
 
 
-def visit_contacts(count, visit: Callable, start):
+def visit_contacts(count, visit: Callable, start, together: int = CONTACTS_TOGETHER):
     """Fold `visit(carry, k, used)` over the contacts of each environment; `k` and `used`
     have shape `(n, *batch)`.
 
-    In kernels n is one. Elsewhere several contacts are visited together, and the loop
-    continues for the whole batch: `used` is false where there are no more contacts.
+    In kernels n is one. Elsewhere n contacts are visited together, the first n without a
+    loop; then it continues for the whole batch. `used` is false where there are no more
+    contacts; these repeat the first one, whose numbers may be undefined.
     """
-    size = CONTACTS_TOGETHER if are_rows_together() else 1
+    size = together if are_rows_together() else 1
     number = jnp.arange(size, dtype=jnp.int32).reshape(-1, *(1 for _ in count.shape))
 
     def body(carry):
@@ -75,10 +78,13 @@ def visit_contacts(count, visit: Callable, start):
         return k + size, visit(kept, jnp.where(used, place, 0), used)
 
     going = lambda carry: jnp.any(carry[0] < count)
-    return lax.while_loop(going, body, (0, start))[1]
+    if size == 1:
+        return lax.while_loop(going, body, (0, start))[1]
+    first = body((jnp.zeros((), jnp.int32), start))
+    return lax.while_loop(going, body, first)[1]
 
 
-def for_each_contact(count, add: Callable, start):
+def for_each_contact(count, add: Callable, start, together: int = CONTACTS_TOGETHER):
     """Fold `add(total, k, used)` over the contacts of each environment, see
     `visit_contacts`; `k` and `used` have shape `(1, *batch)`.
 
@@ -89,16 +95,20 @@ def for_each_contact(count, add: Callable, start):
         return visit_contacts(count, add, start)
     zero = jtu.tree_map(jnp.zeros_like, start)
 
-    def join(total, found):
+    def join(total, found, used):
+        inner = found.ndim - used.ndim
+        used = used.reshape(used.shape[0], *(1 for _ in range(inner)), *used.shape[1:])
+        found = jnp.where(used, found, jnp.zeros_like(found))
         if total.dtype == bool:
             return total | jnp.any(found, axis=0)
         return total + jnp.sum(found, axis=0, dtype=total.dtype)
 
     def visit(total, k, used):
         one = lambda k, used: add(zero, k[None], used[None])
-        return jtu.tree_map(join, total, jax.vmap(one)(k, used))
+        found = jax.vmap(one)(k, used)
+        return jtu.tree_map(lambda x, y: join(x, y, used), total, found)
 
-    return visit_contacts(count, visit, start)
+    return visit_contacts(count, visit, start, together)
 
 
 def list_rows(capacity: int, count, row: Callable) -> Any:
@@ -241,7 +251,8 @@ class VisitedContacts(AbstractSolverRows):
             cost = _only(cost, used)
             return total + jnp.sum(work(cost, start, change, share), axis=0)
 
-        return for_each_contact(self.list.count, add, jnp.zeros_like(share))
+        zero = jnp.zeros_like(share)
+        return for_each_contact(self.list.count, add, zero, FEW_NUMBERS)
 
 
 def _only(cost: AbstractCost, used) -> AbstractCost:
