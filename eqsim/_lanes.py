@@ -146,35 +146,38 @@ def _indices(number, shape: tuple[int, ...]) -> tuple:
     return tuple(reversed(found))
 
 
-def where_needed(when, fn: Callable, arguments: Any, otherwise: Any) -> Any:
-    """Return `fn(arguments, when)` in the lanes where `when` holds, and `otherwise`
+def where_needed(
+    when, fn: Callable, arguments: Any, shared: Any, otherwise: Any
+) -> Any:
+    """Return `fn(arguments, shared, when)` in the lanes where `when` holds, and `otherwise`
     elsewhere: the lanes in need are moved together, in chunks. Derivatives are computed in
     all lanes.
 
     **Arguments:**
 
     - `when`: `(1, lanes)`.
-    - `fn`: function without other arrays of which derivatives are taken.
+    - `fn`: function that reads no other arrays.
     - `arguments`: tree of arrays `(..., lanes)` or `(..., 1)`.
+    - `shared`: tree of arrays that all lanes share.
     - `otherwise`: tree of arrays `(n, lanes)`, like the results.
     """
 
     @jax.custom_jvp
-    def run(when, arguments, otherwise):
-        return _moved_together(when, fn, arguments, otherwise)
+    def run(when, arguments, shared, otherwise):
+        return _moved_together(when, fn, arguments, shared, otherwise)
 
     @run.defjvp
     def _(primals, tangents):
-        def whole(when, arguments, otherwise):
+        def whole(when, arguments, shared, otherwise):
             choose = lambda x, y: jnp.where(when, x, y)
-            return jtu.tree_map(choose, fn(arguments, when), otherwise)
+            return jtu.tree_map(choose, fn(arguments, shared, when), otherwise)
 
         return jax.jvp(whole, primals, tangents)
 
-    return run(when, arguments, otherwise)
+    return run(when, arguments, shared, otherwise)
 
 
-def _moved_together(when, fn: Callable, arguments: Any, otherwise: Any) -> Any:
+def _moved_together(when, fn: Callable, arguments: Any, shared: Any, otherwise: Any):
     size = when.shape[-1]
     chunk = min(size, MOST_IN_NEED)
     (numbers,) = jnp.nonzero(when[0], size=size, fill_value=size)
@@ -186,7 +189,8 @@ def _moved_together(when, fn: Callable, arguments: Any, otherwise: Any) -> Any:
         k, kept = carry
         place = lax.dynamic_slice_in_dim(numbers, k, chunk)
         at = jnp.minimum(place, size - 1)
-        found = fn(jtu.tree_map(lambda x: take(x, at), arguments), (place < size)[None])
+        own = jtu.tree_map(lambda x: take(x, at), arguments)
+        found = fn(own, shared, (place < size)[None])
         put = lambda x, y: x.at[:, place].set(y, mode="drop")
         return k + chunk, jtu.tree_map(put, kept, found)
 

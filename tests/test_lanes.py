@@ -72,15 +72,20 @@ def test_where_needed(share, monkeypatch):
     when, x = jnp.asarray(rng.random((1, 20)) < share), jnp.arange(20.0)[None]
     offset = jnp.ones((1, 1))
 
-    def visit(given, due):
+    def visit(given, table, due):
         value, offset = given
-        assert value.shape == due.shape == (1, 3)
-        return {"square": value**2 + offset, "flag": due}
+        assert value.shape == due.shape
+        return {"square": value**2 + offset + table[0], "flag": due}
 
-    otherwise = {"square": -x, "flag": ~when}
-    found = where_needed(when, visit, (x, offset), otherwise)
-    np.testing.assert_array_equal(found["square"], jnp.where(when, x**2 + 1.0, -x))
+    def run(x):
+        otherwise = {"square": -x, "flag": ~when}
+        return where_needed(when, visit, (x, offset), np.ones(1), otherwise)
+
+    found = jax.jit(run)(x)
+    np.testing.assert_array_equal(found["square"], jnp.where(when, x**2 + 2.0, -x))
     assert bool(jnp.all(found["flag"]))
+    slope = jax.jit(jax.grad(lambda x: jnp.sum(run(x)["square"])))(x)
+    np.testing.assert_array_equal(slope, jnp.where(when, 2.0 * x, -1.0))
 
 
 def test_chunks_have_an_axis_of_lanes():

@@ -179,14 +179,16 @@ def computed_where(when, fn: Callable, given: Any, otherwise: Any) -> Any:
     # Polygons have no axis of lanes.
     fixed = lambda x: isinstance(x, Polygons)
     leaves, treedef = jtu.tree_flatten(given, is_leaf=fixed)
+    places = [fixed(x) for x in leaves]
 
-    def moved(own, due):
-        pairs = zip(leaves, own, strict=True)
-        full = [old if fixed(old) else new for old, new in pairs]
+    def moved(own, tables, due):
+        own, tables = iter(own), iter(tables)
+        full = [next(tables) if place else next(own) for place in places]
         return fn(jtu.tree_unflatten(treedef, full), due)
 
-    moving = [None if fixed(x) else x for x in leaves]
-    return where_needed(when, moved, moving, otherwise)
+    moving = [x for x in leaves if not fixed(x)]
+    tables = [x for x in leaves if fixed(x)]
+    return where_needed(when, moved, moving, tables, otherwise)
 
 
 def _contact(placed: Placed, nearest: Nearest) -> tuple[Any, Vec3, tuple[Vec3, Vec3]]:
