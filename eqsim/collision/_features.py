@@ -306,13 +306,13 @@ def _opposite_together(sides: _Sides) -> tuple[Any, tuple[Any, Any]]:
     turn = sides.placed.offset.rot
     first, second = _polygons(sides, 0), _polygons(sides, 1)
     outward = turn @ second.normal
-    one, two = (Vec3(*(x[:, None] for x in first.normal)), _ahead(outward))
-    facing = jnp.where(first.holds[:, None] & second.holds[None], one | two, jnp.inf)
+    cosine = Vec3(*(x[:, None] for x in first.normal)) | _ahead(outward)
+    facing = jnp.where(first.holds[:, None] & second.holds[None], cosine, jnp.inf)
     least = jnp.min(facing, axis=(0, 1))[None]
     _, (row, column) = _first_of(facing == least[None])
     found = least < _OPPOSITE
-    numbers = read_rows(first.number, row), read_rows(second.number, column)
-    return found, tuple(jnp.where(found, x, 0) for x in numbers)
+    one, two = read_rows(first.number, row), read_rows(second.number, column)
+    return found, (jnp.where(found, one, 0), jnp.where(found, two, 0))
 
 
 def _ahead(v: Vec3) -> Vec3:
