@@ -11,10 +11,12 @@ which adds cotangents to the rows of the tables. Both compute $f$ again: nothing
 each row, and the cost follows the number of rows that are used, not the capacity.
 
 Rows are visited one by one in kernels, which have rules of their own
-(`_kernels/_list_sums.py`), and in groups elsewhere (see `_loops.py`).
+(`_kernels/_list_sums.py`). Elsewhere, the rows of all environments are computed together, one
+in each lane (`_lanes.py`).
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,7 +30,8 @@ from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, Primitive
 from jax.interpreters import ad, batching, mlir
 
-from ._loops import rows_per_pass
+from ._calls import are_rows_together
+from ._lanes import for_lanes, Lanes, lanes_per_chunk
 
 
 OWN_VALUE = -1
@@ -70,17 +73,20 @@ def each(
     known = [_known(numbers, rows) for numbers in columns]
     args = [count, rows, *known, *leaves]
     term = _Term(fn, len(columns), treedef, targets)
-    size, batch = rows_per_pass(rows.shape[0]), rows.shape[1:]
-    row = lambda dtype: jax.ShapeDtypeStruct((size, *batch), dtype)
+    capacity, *batch = rows.shape
+    lanes = lanes_per_chunk(capacity, tuple(batch)) if are_rows_together() else None
+    inner = tuple(batch) if lanes is None else (lanes,)
+    row = lambda dtype: jax.ShapeDtypeStruct((1, *inner), dtype)
     cut = _TABLES + len(places)
-    given = [row(bool), *(row(x.dtype) for x in args[1:cut]), *map(_shape, args[cut:])]
+    common = [_shape_in(x, len(batch), lanes) for x in args[cut:]]
+    given = [row(bool), *(row(x.dtype) for x in args[1:cut]), *common]
     closed, structure = jax.make_jaxpr(term, return_shape=True)(*given)
     into = [
         None if target is None else (2 + target[0], target[1])
         for target, own in zip(targets, structure, strict=True)
         for _ in jtu.tree_leaves(own)
     ]
-    layout = _Layout(tuple(places), tuple(into), size)
+    layout = _Layout(tuple(places), tuple(into), lanes)
     found = _bind(closed, layout, args)
     return jtu.tree_unflatten(jtu.tree_structure(structure), found)
 
@@ -131,12 +137,12 @@ class _Layout:
     - `places`: argument whose row holds the entry to read, one for each table.
     - `into`: destination of each result: None for a sum, else the argument whose row holds
         the entry, and the number of entries.
-    - `size`: rows in each pass.
+    - `lanes`: number of lanes of a chunk; None: rows are visited one by one.
     """
 
     places: tuple[int, ...]
     into: tuple[tuple[int, int] | None, ...]
-    size: int
+    lanes: int | None
 
     @property
     def first_shared(self) -> int:
@@ -159,19 +165,29 @@ def _shape(x) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
 
+def _shape_in(x, nbatch: int, lanes: int | None) -> jax.ShapeDtypeStruct:
+    """Return the shape in which the function reads what all rows share."""
+    if lanes is None:
+        return _shape(x)
+    event, batch = x.shape[: x.ndim - nbatch], x.shape[x.ndim - nbatch :]
+    own = 1 if math.prod(batch) == 1 else lanes
+    return jax.ShapeDtypeStruct((*event, own), x.dtype)
+
+
 def _run(body: ClosedJaxpr, layout: _Layout, args) -> list:
     """Compute the sums by a loop."""
     count, rows = args[:_TABLES]
+    pairs = zip(_result_shapes(body, layout, count.shape), body.out_avals, strict=True)
+    start = [jnp.zeros(shape, aval.dtype) for shape, aval in pairs]
+    if layout.lanes is not None:
+        add = lambda totals, lanes: _added(body, layout, args, totals, lanes)
+        return for_lanes(count, layout.lanes, add, start)
     tables, shared = args[_TABLES : layout.first_shared], args[layout.first_shared :]
-    batch = rows.shape[1:]
-    number = jnp.arange(layout.size, dtype=jnp.int32)
-    number = number.reshape(-1, *(1 for _ in batch))
 
     def visit(carry):
         k, totals = carry
-        place = number + k[None]
-        used = place < count[None]
-        place = jnp.minimum(place, jnp.maximum(count - 1, 0)[None])
+        used = (k < count)[None]
+        place = jnp.minimum(k, jnp.maximum(count - 1, 0))[None]
         own = [used, read_rows(rows, place)]
         for table, where in zip(tables, layout.places, strict=True):
             own.append(read_rows(table, own[where]))
@@ -180,12 +196,28 @@ def _run(body: ClosedJaxpr, layout: _Layout, args) -> list:
             total + x if into is None else add_rows(total, own[into[0]], x, used)
             for total, x, into in zip(totals, found, layout.into, strict=True)
         ]
-        return k + layout.size, new
+        return k + 1, new
 
-    pairs = zip(_result_shapes(body, layout), body.out_avals, strict=True)
-    start = [jnp.zeros(shape, aval.dtype) for shape, aval in pairs]
     going = lambda carry: jnp.any(carry[0] < count)
     return lax.while_loop(going, visit, (jnp.zeros_like(count), start))[1]
+
+
+def _added(body: ClosedJaxpr, layout: _Layout, args, totals, lanes: Lanes) -> list:
+    """Return the sums with the rows of a chunk of lanes."""
+    tables, shared = args[_TABLES : layout.first_shared], args[layout.first_shared :]
+    own = [lanes.used[None], lanes.read(args[1], lanes.row[None])]
+    for table, where in zip(tables, layout.places, strict=True):
+        own.append(lanes.read(table, own[where]))
+    avals = body.in_avals[layout.first_shared :]
+    common = [
+        jnp.broadcast_to(lanes.of(x), aval.shape)
+        for x, aval in zip(shared, avals, strict=True)
+    ]
+    found = jaxpr_as_fun(body)(*own, *common)
+    return [
+        lanes.add(total, x, None if into is None else own[into[0]])
+        for total, x, into in zip(totals, found, layout.into, strict=True)
+    ]
 
 
 @each_p.def_impl
@@ -193,16 +225,22 @@ def _impl(*args, body, layout):
     return _run(body, layout, args)
 
 
-def _result_shapes(body: ClosedJaxpr, layout: _Layout) -> list[tuple[int, ...]]:
-    return [
-        aval.shape if into is None else (into[1], *aval.shape[1:])
-        for aval, into in zip(body.out_avals, layout.into, strict=True)
-    ]
+def _result_shapes(body: ClosedJaxpr, layout: _Layout, batch) -> list[tuple[int, ...]]:
+    """Return the shapes of the sums."""
+    shapes = []
+    for aval, into in zip(body.out_avals, layout.into, strict=True):
+        own = aval.shape
+        if layout.lanes is not None:
+            shared = into is None and own[-1] == 1
+            own = (*own[:-1], *((1 for _ in batch) if shared else batch))
+        shapes.append(own if into is None else (into[1], *own[1:]))
+    return shapes
 
 
 @each_p.def_abstract_eval
 def _abstract_eval(*args, body, layout):
-    pairs = zip(_result_shapes(body, layout), body.out_avals, strict=True)
+    shapes = _result_shapes(body, layout, args[0].shape)
+    pairs = zip(shapes, body.out_avals, strict=True)
     return [ShapedArray(shape, aval.dtype) for shape, aval in pairs]
 
 
@@ -291,7 +329,7 @@ def _transpose(cotangents, *args, body, layout):
         (place_of(k), args[k].aval.shape[0]) if k < layout.first_shared else None
         for k in linear
     ]
-    made = _Layout(tuple(places), tuple(targets), layout.size)
+    made = _Layout(tuple(places), tuple(targets), layout.lanes)
     found = dict(zip(linear, _bind(new, made, arranged(args, given)), strict=True))
     return [
         _fit(found[k], x.aval.shape) if k in found else None for k, x in enumerate(args)
@@ -332,6 +370,10 @@ def pushed(fn: Callable[..., Any], primals: Any, tangents: Any) -> Any:
 
 def read_rows(x, numbers):
     """Return rows of each environment; `numbers`, `(k, *batch)`, are within bounds."""
+    if are_rows_together() and math.prod(x.shape[1:]) == 1 and numbers.ndim >= x.ndim:
+        # A gather from a short list, not from one that is repeated for the batch.
+        rows = jnp.asarray(x).reshape(-1).at[numbers]
+        return rows.get(mode="promise_in_bounds", wrap_negative_indices=False)
     batch = jnp.broadcast_shapes(x.shape[1:], numbers.shape[1:])
     # Tables that all environments share have no axes of the batch.
     own = x.reshape(*x.shape, *(1 for _ in numbers.shape[x.ndim :]))

@@ -115,11 +115,6 @@ MAX_GROUP_SIZE = 32
 """Maximum number of rows per vectorized group; bounds the memory."""
 
 
-def rows_per_pass(capacity: int) -> int:
-    """Return the number of rows of a list that a loop visits together."""
-    return min(MAX_GROUP_SIZE, capacity) if are_rows_together() else 1
-
-
 def each_row(visit: Callable, rows: Any) -> Any:
     """Map `visit` over the first axis of `rows`.
 

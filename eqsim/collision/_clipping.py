@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
+from .._calls import are_rows_together
 from ..spatial import Vec3
 from ._points import unit
 from ._rows import count_rows, read_rows, write_row
@@ -124,10 +125,10 @@ def _cut(old: Outline, side: Side, line, active, tolerance) -> Outline:
     """Return what is left of a polygon on one side of a line."""
     limit = jnp.where(active, old.count, 0)
 
-    def visit(carry):
-        k, last, new = carry
+    def edge(k, here):
+        """Return the corner at which an edge crosses the line, if it does, and the next
+        corner, if it is left."""
         following = jnp.where(k + 1 < old.count, k + 1, 0)
-        here = last
         there = jtu.tree_map(lambda x: read_rows(x, following), old[:-1])
         one, two = side.height(*here[:2]), side.height(*there[:2])
         inside, enters = one > -tolerance, two > -tolerance
@@ -137,14 +138,37 @@ def _cut(old: Outline, side: Side, line, active, tolerance) -> Outline:
         crosses = across & (rise != 0.0) & (share >= 0.0) & (share <= 1.0) & (k < limit)
         place = (p + share * (q - p) for p, q in zip(here[:3], there[:3], strict=True))
         lines = jnp.where(enters, line, here[4]), jnp.where(enters, here[4], line)
-        new = _with_corner(new, (*place, *lines), crosses)
-        return k + 1, there, _with_corner(new, there, enters & (k < limit))
+        return (*place, *lines), crosses, there, enters & (k < limit)
+
+    if are_rows_together():
+        corner, crosses, there, enters = edge(count_rows(old.x), old[:-1])
+        twice = lambda x, y: jnp.stack([x, y], 1).reshape(-1, *x.shape[1:])
+        return _chosen(jtu.tree_map(twice, corner, there), twice(crosses, enters))
+
+    def visit(carry):
+        k, last, new = carry
+        corner, crosses, there, enters = edge(k, last)
+        new = _with_corner(new, corner, crosses)
+        return k + 1, there, _with_corner(new, there, enters)
 
     none = old._replace(count=jnp.zeros_like(old.count))
     first = jtu.tree_map(lambda x: x[:1], old[:-1])
     more = lambda carry: jnp.any(carry[0] < limit)
     zero = jnp.zeros_like(old.count)
     return lax.while_loop(more, visit, (zero, first, none))[2]
+
+
+def _chosen(corners: tuple, chosen) -> Outline:
+    """Return an outline of half as many rows, of the chosen ones of some corners."""
+    size, rows = chosen.shape[0] // 2, count_rows(chosen)
+    place = jnp.cumsum(chosen, axis=0, dtype=jnp.int32) - 1
+    others = jnp.indices(chosen.shape, dtype=jnp.int32, sparse=True)[1:]
+    place = jnp.where(chosen, place, chosen.shape[0])
+    number = jnp.zeros((size, *chosen.shape[1:]), jnp.int32)
+    number = number.at[(place, *others)].set(rows, mode="drop")
+    count = jnp.sum(chosen, axis=0, keepdims=True, dtype=jnp.int32)
+    x, y, z, before, after = (read_rows(x, number) for x in corners)
+    return Outline(x, y, z, before, after, count)
 
 
 def _with_corner(outline: Outline, corner: tuple, when) -> Outline:
@@ -159,6 +183,12 @@ def _with_corner(outline: Outline, corner: tuple, when) -> Outline:
 def kept(outline: Outline, keep) -> Outline:
     """Return the corners that are kept, `(n, *batch)`."""
     new = outline._replace(count=jnp.zeros_like(outline.count))
+    if are_rows_together():
+        chosen = keep & (count_rows(keep) < outline.count)
+        none = jnp.zeros_like(chosen)
+        double = lambda x: jnp.concatenate([x, x])
+        corners = tuple(map(double, outline[:-1]))
+        return _chosen(corners, jnp.concatenate([chosen, none]))
 
     def visit(carry):
         k, new = carry

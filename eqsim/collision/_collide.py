@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 
+from .._calls import are_rows_together
 from .._separate import separate
 from ..model import Collider, collider_of
 from ..model._shape_kinds import AnyKind
@@ -37,21 +38,25 @@ def collide_in_place(kinds: Kinds, one: Shape, two: Shape, margin) -> ContactPoi
     """Return what `collide` returns, as part of the program that calls it."""
     collider = collider_of(*kinds)
     if not collider.one_by_one or margin.shape[0] == 1:
-        return _collided(collider, one, two, margin)
+        return _collided(collider, are_rows_together(), one, two, margin)
     (first, first_hulls), (second, second_hulls) = map(apart, (one, two))
 
     def each(pair):
         one, two, margin = jtu.tree_map(lambda x: x[None], pair)
         one, two = together(one, first_hulls), together(two, second_hulls)
-        found = _collided(collider, one, two, margin)
+        found = _collided(collider, are_rows_together(), one, two, margin)
         return jtu.tree_map(lambda x: x[0], found)
 
     return jax.vmap(each)((first, second, margin))
 
 
-# A collider is long: it is traced once for all its uses, and so is its derivative.
-@ft.partial(jax.jit, static_argnums=0)
-def _collided(collider: Collider, one: Shape, two: Shape, margin) -> ContactPoints:
+# A collider is long: it is traced once for all its uses on a kind of device, and so is its
+# derivative.
+@ft.partial(jax.jit, static_argnums=(0, 1))
+def _collided(
+    collider: Collider, together: bool, one: Shape, two: Shape, margin
+) -> ContactPoints:
+    del together
     arguments = (one, two, margin) if collider.one_by_one else (one, two)
     slots = [complete(point) for point in collider.find(*arguments)]
     return jtu.tree_map(lambda *xs: jnp.stack(xs, axis=1), *slots)
@@ -72,9 +77,9 @@ def is_long(collider: Collider) -> bool:
 
 def shares_code(kinds: Kinds, margin) -> bool:
     """Return whether functions of a pair of shapes can be compiled apart: the version of
-    the code of a collider must be known, and pairs are visited one by one."""
+    the code of a collider must be known, and pairs are visited one by one, in kernels."""
     built_in = collider_of(*kinds) is BUILT_IN.get(kinds)
-    return built_in and margin.shape[0] == 1
+    return built_in and margin.shape[0] == 1 and not are_rows_together()
 
 
 @ft.lru_cache(maxsize=1)
@@ -96,12 +101,12 @@ def shared_hulls(one: Shape, two: Shape) -> Hulls | None:
     """Return what all pairs share of the hulls of meshes, with static numbers rounded so
     that robots share code."""
     hulls = one.hulls or two.hulls
-    if hulls is None or hulls.polygons is None:
+    if hulls is None or hulls.polygons is None or are_rows_together():
         return hulls
     own = hulls.polygons
     most = 1 << (max(own.most, _LEAST_CORNERS) - 1).bit_length()
     many = FEW + 1 if own.most_vertices > FEW else FEW
-    own = dataclasses.replace(own, most=most, most_vertices=many)
+    own = dataclasses.replace(own, most=most, most_vertices=many, most_around=0)
     return Hulls(hulls.points, None, None, own)
 
 

@@ -5,19 +5,22 @@ position and normal are then functions of these vertices, with exact derivatives
 as the same vertices touch.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
+from .._calls import are_rows_together
+from .._lanes import where_needed
 from ..kinematics._forward import Pose
 from ..model import GeomKind
 from ..spatial import safe_sqrt, Vec3
 from ._cores import Core, Corners, Placed
 from ._descent import touching_feature
 from ._penetration import nearest_face
-from ._points import Point, Shape, unit
+from ._points import Point, Polygons, Shape, unit
 from ._round import Feature, feature_contact
 from ._separation import combine, Nearest, nearest_triangle, sorted_vertices
 
@@ -144,12 +147,7 @@ def touching_vertices(placed: Placed, reach) -> Nearest:
         search = nearest_triangle(placed, carry.corners, reach, carry.due)
         inside = carry.due & ~search.sure & ~carry.again
 
-        def penetration():
-            face = nearest_face(placed, toward, inside)
-            return face.corners, face.dist < 0.0
-
-        skipped = search.corners, inside
-        corners, outside = lax.cond(jnp.any(inside), penetration, lambda: skipped)
+        corners, outside = _penetration(placed, toward, inside, search.corners)
         choose = lambda x, y: jnp.where(inside, x, y)
         corners = jtu.tree_map(choose, corners, search.corners)
         return _Round(
@@ -159,6 +157,38 @@ def touching_vertices(placed: Placed, reach) -> Nearest:
     end = lax.while_loop(lambda carry: jnp.any(carry.due), visit, start)
     points = tuple(placed.difference(each) for each in end.corners)
     return sorted_vertices(end.corners, points, end.outside)
+
+
+def _penetration(placed: Placed, toward: Vec3, inside, corners: tuple) -> tuple:
+    """Return the corners of the nearest face, and whether the origin is outside, where it
+    is due; elsewhere the given corners."""
+
+    def face(given, due):
+        own, direction = given
+        found = nearest_face(own, direction, due)
+        return found.corners, found.dist < 0.0
+
+    return computed_where(inside, face, (placed, toward), (corners, inside))
+
+
+def computed_where(when, fn: Callable, given: Any, otherwise: Any) -> Any:
+    """Return `fn(given, when)` if `when` holds anywhere, else `otherwise`. Outside of
+    kernels, only lanes in which it holds are computed."""
+    if not are_rows_together() or when.ndim != 2:
+        return lax.cond(jnp.any(when), lambda: fn(given, when), lambda: otherwise)
+    # Polygons have no axis of lanes.
+    fixed = lambda x: isinstance(x, Polygons)
+    leaves, treedef = jtu.tree_flatten(given, is_leaf=fixed)
+    places = [fixed(x) for x in leaves]
+
+    def moved(own, tables, due):
+        own, tables = iter(own), iter(tables)
+        full = [next(tables) if place else next(own) for place in places]
+        return fn(jtu.tree_unflatten(treedef, full), due)
+
+    moving = [x for x in leaves if not fixed(x)]
+    tables = [x for x in leaves if fixed(x)]
+    return where_needed(when, moved, moving, tables, otherwise)
 
 
 def _contact(placed: Placed, nearest: Nearest) -> tuple[Any, Vec3, tuple[Vec3, Vec3]]:

@@ -15,12 +15,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import lax
 
+from .._calls import are_rows_together
 from ..kinematics._forward import Pose
 from ..model import GeomKind
 from ..spatial import safe_sqrt, Vec3
 from ._cube_map import nearest_corner
 from ._points import Hulls, Polygons
-from ._rows import read_rows
+from ._rows import count_rows, largest_row, read_rows
 
 
 class Corner(NamedTuple):
@@ -119,11 +120,17 @@ class Core(eqx.Module):
 
 FEW = 24
 """Vertices of the largest hull up to which all of them are compared."""
+FEW_TOGETHER = 256
+"""The same outside of kernels, where they are compared in one operation."""
+EDGES_TOGETHER = 8
+"""Edges of a vertex that are compared in one operation outside of kernels."""
 
 
 def _farthest(hulls: Hulls, direction: Vec3, first: Any):
     """Return the vertex of a hull that lies farthest in a direction."""
-    polygons = hulls.polygons
+    polygons, together = hulls.polygons, are_rows_together()
+    if together and polygons is not None and polygons.most_vertices <= FEW_TOGETHER:
+        return _farthest_together(hulls, direction, polygons.most_vertices)
     if polygons is None or polygons.most_vertices <= FEW:
         return _farthest_of_all(hulls, direction)
     seed = _seed(hulls, polygons, direction)
@@ -131,7 +138,8 @@ def _farthest(hulls: Hulls, direction: Vec3, first: Any):
         # The direction may have turned far since.
         along = lambda number: pick(hulls.points, hulls.start + number) | direction
         seed = jnp.where(along(first) > along(seed), first, seed)
-    return _climbed(hulls, polygons, direction, seed)
+    climb = _climbed_together if together else _climbed
+    return climb(hulls, polygons, direction, seed)
 
 
 def _seed(hulls: Hulls, polygons: Polygons, direction: Vec3):
@@ -170,6 +178,46 @@ def _climbed(hulls: Hulls, polygons: Polygons, direction: Vec3, first: Any):
     start = first, along(first), read_rows(starts, row), read_rows(starts, row + 1)
     more = lambda carry: jnp.any(carry[2] < carry[3])
     return lax.while_loop(more, visit, start)[0]
+
+
+def _climbed_together(hulls: Hulls, polygons: Polygons, direction: Vec3, first: Any):
+    """Climb as `_climbed` does, to the best of several edges at a time."""
+    starts, edges = (
+        jnp.asarray(x.reshape(-1, *(1 for _ in hulls.start.shape[1:])))
+        for x in (polygons.neighbor_starts, polygons.neighbors)
+    )
+    none = jnp.zeros(direction.x.shape, jnp.int32)
+    begin = hulls.start + none
+    along = lambda vertex: pick(hulls.points, begin + vertex) | direction
+
+    def visit(carry):
+        vertex, most, edge, last = carry
+        row = edge + count_rows(jnp.zeros((EDGES_TOGETHER, *edge.shape[1:])))
+        others = read_rows(edges, jnp.minimum(row, last - 1))
+        heights = along(others)
+        best = largest_row(heights)
+        height = jnp.max(heights, axis=0)[None]
+        better = (edge < last) & (height > most)
+        vertex = jnp.where(better, read_rows(others, best), vertex)
+        next_row = begin + vertex
+        edge = jnp.where(better, read_rows(starts, next_row), edge + EDGES_TOGETHER)
+        last = jnp.where(better, read_rows(starts, next_row + 1), last)
+        return vertex, jnp.where(better, height, most), edge, last
+
+    first = first + none
+    row = begin + first
+    start = first, along(first), read_rows(starts, row), read_rows(starts, row + 1)
+    more = lambda carry: jnp.any(carry[2] < carry[3])
+    return lax.while_loop(more, visit, start)[0]
+
+
+def _farthest_together(hulls: Hulls, direction: Vec3, most: int):
+    """Search all vertices of a hull in one operation."""
+    rows = jnp.minimum(
+        count_rows(jnp.zeros((most, *direction.x.shape[1:]))), hulls.count - 1
+    )
+    heights = pick(hulls.points, hulls.start + rows) | direction
+    return largest_row(heights)
 
 
 _AT_ONCE = 4

@@ -77,7 +77,7 @@ def hull_tables_by_direction(graph: HullGraph) -> HullTables | None:
 
 
 class _Place(NamedTuple):
-    """Where a direction meets the cube.
+    """A point of the cube, in some direction.
 
     - `side`: number of the side.
     - `size`: its largest coordinate.

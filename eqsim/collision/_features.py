@@ -17,16 +17,19 @@ and `alignedFaceEdge` of MuJoCo 3.12.
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
+from .._calls import are_rows_together
 from ..model import GeomKind
 from ..spatial import Vec3
 from ._convex import ConvexSearch
 from ._cores import Placed
 from ._points import unit
 from ._round import Feature
+from ._rows import largest_row, read_rows
 from ._solids import Solid
 
 
@@ -128,16 +131,19 @@ def touching(
     two_face = solids[1].polygons is not None
     faces, polygons, edge = never, (zero, zero), _Edge(never, zero, (zero, zero))
     first_edge = second_edge = never
+    opposite, edge_on_face = _opposite, _edge_on_face
+    if are_rows_together():
+        opposite, edge_on_face = _opposite_together, _edge_on_face_together
     if one_face and two_face:
-        faces, polygons = _opposite(sides)
+        faces, polygons = opposite(sides)
     if two_face:
         when = ~faces & (counts[0] < 3) & (counts[0] <= counts[1])
-        edge = _edge_on_face(sides, 0, normal, when)
+        edge = edge_on_face(sides, 0, normal, when)
         first_edge = edge.found
         polygons = polygons[0], jnp.where(first_edge, edge.polygon, polygons[1])
     if one_face:
         when = ~faces & ~first_edge & (counts[1] < 3)
-        other = _edge_on_face(sides, 1, normal, when)
+        other = edge_on_face(sides, 1, normal, when)
         second_edge = other.found
         polygons = jnp.where(second_edge, other.polygon, polygons[0]), polygons[1]
         choose = lambda x, y: jnp.where(second_edge, x, y)
@@ -201,11 +207,8 @@ def _edge_on_face(sides: _Sides, number: int, normal: Vec3, when) -> _Edge:
     - `number`: index of the solid with the edge.
     """
     solid, vertices = sides.solids[number], sides.vertices[number]
-    turn = sides.placed.offset.rot
     toward = normal if number == 1 else -normal
-    from_second = lambda v: turn @ v
-    keep = lambda v: v
-    to_first, edge_to_first = (keep, from_second) if number else (from_second, keep)
+    to_first, edge_to_first = _turns(sides, number)
     start, count = solid.core.vertex(vertices[0]), solid.edge_count(vertices)
     least = _FACING_EPS * float(jnp.finfo(normal.x.dtype).eps)
 
@@ -231,6 +234,15 @@ def _edge_on_face(sides: _Sides, number: int, normal: Vec3, when) -> _Edge:
     return _each_polygon(sides, 1 - number, when, outer, none)
 
 
+def _turns(sides: _Sides, number: int):
+    """Return rotations to the frame of the first solid: of polygons, and of edges of the
+    solid `number`."""
+    turn = sides.placed.offset.rot
+    from_second = lambda v: turn @ v
+    keep = lambda v: v
+    return (keep, from_second) if number else (from_second, keep)
+
+
 def _each_polygon(sides: _Sides, number: int, when, visit, start):
     """Visit the polygons that have all of the nearest vertices of a solid as corners.
 
@@ -253,3 +265,80 @@ def _each_polygon(sides: _Sides, number: int, when, visit, start):
 
     more = lambda carry: jnp.any(carry[0] < last)
     return lax.while_loop(more, step, (jnp.zeros_like(count), start))[1]
+
+
+# The same outside of kernels: all polygons and edges in one operation.
+
+
+class _Polygons(NamedTuple):
+    """Polygons that meet at a vertex, `(n, *batch)`: numbers, outer normals, and whether they
+    exist and have the nearest vertices as corners."""
+
+    number: Any
+    normal: Vec3
+    holds: Any
+
+
+def _polygons(sides: _Sides, number: int) -> _Polygons:
+    solid, vertices = sides.solids[number], sides.vertices[number]
+    assert solid.polygons is not None, "capsules have no polygons"
+    first, count = solid.meeting(vertices[0])
+    always = count == count
+
+    def one(k):
+        polygon = solid.polygon(first + jnp.minimum(k, count - 1))
+        facet = solid.facet(polygon, vertices, always)
+        return _Polygons(polygon, facet.normal, facet.holds & (k < count))
+
+    found = jax.vmap(one)(jnp.arange(solid.polygons.most_around, dtype=jnp.int32))
+    return jtu.tree_map(lambda x: x[:, 0], found)
+
+
+def _first_of(flags) -> tuple[Any, tuple[Any, Any]]:
+    """Return whether any of the flags `(m, n, *batch)` is set, and the first, row by row."""
+    size, flat = flags.shape[1], flags.reshape(-1, *flags.shape[2:])
+    place = largest_row(flat)
+    return jnp.any(flat, axis=0, keepdims=True), (place // size, place % size)
+
+
+def _opposite_together(sides: _Sides) -> tuple[Any, tuple[Any, Any]]:
+    """Return what `_opposite` returns."""
+    turn = sides.placed.offset.rot
+    first, second = _polygons(sides, 0), _polygons(sides, 1)
+    outward = turn @ second.normal
+    cosine = Vec3(*(x[:, None] for x in first.normal)) | _ahead(outward)
+    facing = jnp.where(first.holds[:, None] & second.holds[None], cosine, jnp.inf)
+    least = jnp.min(facing, axis=(0, 1))[None]
+    _, (row, column) = _first_of(facing == least[None])
+    found = least < _OPPOSITE
+    one, two = read_rows(first.number, row), read_rows(second.number, column)
+    return found, (jnp.where(found, one, 0), jnp.where(found, two, 0))
+
+
+def _ahead(v: Vec3) -> Vec3:
+    return Vec3(*(x[None] for x in v))
+
+
+def _edge_on_face_together(sides: _Sides, number: int, normal: Vec3, when) -> _Edge:
+    """Return what `_edge_on_face` returns."""
+    solid, vertices = sides.solids[number], sides.vertices[number]
+    toward = normal if number == 1 else -normal
+    to_first, edge_to_first = _turns(sides, number)
+    start, count = solid.core.vertex(vertices[0]), solid.edge_count(vertices)
+    least = _FACING_EPS * float(jnp.finfo(normal.x.dtype).eps)
+    polygons = _polygons(sides, 1 - number)
+    outward = to_first(polygons.normal)
+    tried = polygons.holds & when & ((outward | toward) > least)
+
+    def one(k):
+        end = solid.edge_end(vertices, jnp.minimum(k, count - 1))
+        return end, edge_to_first(unit(solid.core.vertex(end) - start)), k < count
+
+    numbers = jnp.arange(solid.most_edges, dtype=jnp.int32)
+    ends, along, exists = jtu.tree_map(lambda x: x[:, 0], jax.vmap(one)(numbers))
+    across = Vec3(*(x[:, None] for x in outward))
+    parallel = jnp.abs(_ahead(along) | across) < _PARALLEL
+    found, (row, column) = _first_of(tried[:, None] & exists[None] & parallel)
+    polygon, end = read_rows(polygons.number, row), read_rows(ends, column)
+    keep = lambda x: jnp.where(found, x, 0)
+    return _Edge(found, keep(polygon), (keep(vertices[0]), keep(end)))

@@ -32,7 +32,7 @@ from ..kinematics._forward import Pose
 from ..model import GeomKind
 from ..spatial import Vec3
 from ._clipping import four_corners, kept, Outline, overlap, Plane, side_of
-from ._convex import convex_search, single_point
+from ._convex import computed_where, convex_search, single_point
 from ._cores import Core, pick, Placed
 from ._features import nearest_numbers, Touching, touching, Vertices
 from ._points import Point, Shape, unit
@@ -125,15 +125,16 @@ def several_points(
     """
     size = 2 if approach.placed.first.kind is GeomKind.CAPSULE else 4
 
-    def several():
-        points, valid = _several(approach, margin)
+    def several(given, _):
+        own, margin = given
+        points, valid = _several(own, margin)
         return jtu.tree_map(lambda x: x[:size], (points, valid))
 
     zero = jnp.zeros((size, *single.dist.shape[1:]), single.dist.dtype)
     nowhere = Vec3(zero, zero, zero)
     none = (zero, nowhere, nowhere), jnp.zeros(zero.shape, bool)
     near = lax.stop_gradient(single.dist) < margin
-    (dist, pos, normal), valid = lax.cond(jnp.any(near), several, lambda: none)
+    (dist, pos, normal), valid = computed_where(near, several, (approach, margin), none)
     valid = valid & near
     many = valid[:1]
     points = []

@@ -4,8 +4,9 @@ Most of the pairs of shapes that could touch are far apart. The *broad phase* co
 along the axes of the world, and then boxes along the axes of the shapes, of all pairs, and
 lists those that are near, for each kind of pair.
 The *narrow phase* visits these lists, and appends the points that touch to lists of
-contacts, one for each dimension of the contact space. Each environment walks along its own
-lists, so that in a group of environments, pass k computes the k-th near pair of each.
+contacts, one for each dimension of the contact space. In kernels, each environment walks
+along its own lists, so that in a group of environments, pass k computes the k-th near pair of
+each. Elsewhere, the near pairs of all environments are computed together (`_lanes.py`).
 
 Lists hold the worst case, so that nothing is dropped; only what is used is ever touched.
 """
@@ -18,8 +19,9 @@ import jax.tree_util as jtu
 import numpy as np
 from jax import lax
 
+from .._calls import are_rows_together
 from .._each import read_rows, read_rows_of, table_rows, write_rows
-from .._loops import rows_per_pass
+from .._lanes import for_lanes, Lanes, lanes_per_chunk
 from ..kinematics._forward import Kinematics, Pose, take_poses
 from ..model import collider_of, GeomKind, System
 from ..model._gather import take
@@ -142,27 +144,28 @@ def list_contacts(
     for condim in sorted(set(plan.condim)):
         contacts[condim] = _no_contacts(plan.capacity(condim), shapes.pose.pos.x)
     for group in plan.groups:
-        margin = ft.partial(pair_margin, plan, frames.margin, reach)
-        visit = _Visit(sys, plan, group, shapes, margin)
+        visit = _Visit(sys, plan, group, shapes, frames.margin, reach)
         near = _near_pairs(visit, boxes, frames.hulls)
-        found, contacts = _with_touching(visit, near, contacts)
+        narrow = _with_touching_lanes if are_rows_together() else _with_touching
+        found, contacts = narrow(visit, near, contacts)
         touching.append(found)
     return Listing(tuple(touching), contacts)
 
 
-def pair_margin(plan: ListPlan, margins, reach, pair, one, two):
+def pair_margin(plan: ListPlan, margins, reach, pair, one, two, read=read_rows):
     """Return the distance at which contacts of pairs exist, `(k, *batch)`.
 
     **Arguments:**
 
     - `margins`, `reach`: see `ListFrames.margin` and `list_contacts`.
     - `pair`, `one`, `two`: numbers of the pairs and their shapes.
+    - `read`: function that returns entries of a table at their numbers.
     """
     of_shapes, of_pairs = margins
-    margin = read_rows(of_shapes, one) + read_rows(of_shapes, two)
+    margin = read(of_shapes, one) + read(of_shapes, two)
     if max(plan.explicit) >= 0:
         entry = table_rows(plan.explicit, pair)
-        own = read_rows(of_pairs, jnp.maximum(entry, 0))
+        own = read(of_pairs, jnp.maximum(entry, 0))
         margin = jnp.where(entry >= 0, own, margin)
     return margin if reach is None else margin + reach
 
@@ -234,7 +237,7 @@ def _near_pairs(visit: "_Visit", boxes: _Boxes, hulls) -> PairList:
     """
     plan, group = visit.plan, visit.group
     size = len(group.pairs)
-    together = rows_per_pass(size) > 1
+    together = are_rows_together()
     block = size if together else min(_BLOCK, size)
     pairs = np.array(group.pairs + (0,) * (-size % block), np.int32)
     valid = np.arange(len(pairs)) < size
@@ -339,13 +342,21 @@ def _appended(near: PairList, pair, found) -> PairList:
 
 
 class _Visit(NamedTuple):
-    """Data of the narrow phase of a group."""
+    """Data of a group of pairs.
+
+    - `margins`, `reach`: see `pair_margin`.
+    """
 
     sys: System
     plan: ListPlan
     group: PairGroup
     shapes: Shape
-    margin: Any
+    margins: tuple[Any, Any]
+    reach: Any
+
+    def margin(self, pair, one, two):
+        """Return the distance at which contacts of pairs exist, see `pair_margin`."""
+        return pair_margin(self.plan, self.margins, self.reach, pair, one, two)
 
 
 def pair_shapes(
@@ -380,22 +391,18 @@ def _with_touching(
     """Append the contacts of the near pairs of a group; also return the pairs that have
     some."""
     plan, group = visit.plan, visit.group
-    size = rows_per_pass(len(group.pairs))
-    batch = near.count.shape
-    number = jnp.arange(size, dtype=jnp.int32).reshape(-1, *(1 for _ in batch))
     own = sorted({plan.condim[pair] for pair in group.pairs})
     vertices, polygons = hull_tables(visit.sys)
     vertices = lax.stop_gradient(vertices)
 
     def body(carry):
         k, touching, lists = carry
-        place = number + k
-        used = place < near.count[None]
-        place = jnp.where(used, place, 0)
+        used = (k < near.count)[None]
+        place = jnp.where(used, k, 0)
         # Those that touch are written over those that have been visited.
         pair = read_rows(touching.pairs, place)
         one, two = (table_rows(side, pair) for side in (plan.first, plan.second))
-        margin = visit.margin(pair, one, two)
+        margin = pair_margin(plan, visit.margins, visit.reach, pair, one, two)
         ends = [read_rows_of(visit.shapes, x) for x in (one, two)]
         shapes = pair_shapes(plan, group, vertices, polygons, pair, ends)
         points = collide(group.kinds, *shapes, margin)
@@ -406,7 +413,7 @@ def _with_touching(
             if len(own) > 1:
                 here = exists & (table_rows(plan.condim, pair) == condim)[:, None]
             new.append(_with_points(each, pair, points, here))
-        return k + size, _appended(touching, pair, jnp.any(exists, axis=1)), new
+        return k + 1, _appended(touching, pair, jnp.any(exists, axis=1)), new
 
     going = lambda carry: jnp.any(carry[0] < near.count)
     none = jnp.zeros_like(near.count)
@@ -418,15 +425,31 @@ def _with_touching(
 def _with_points(
     contacts: ContactList, pair, points: ContactPoints, exists
 ) -> ContactList:
-    """Append points, `(k, nslot, *batch)`, where they exist."""
+    """Append the points of one pair, `(1, nslot, *batch)`, where they exist."""
     flat = lambda x: x.reshape(-1, *x.shape[2:])
     exists = flat(exists)
     place = contacts.count[None] + jnp.cumsum(exists, axis=0, dtype=jnp.int32) - 1
     count = contacts.count + jnp.sum(exists, axis=0, dtype=jnp.int32)
+
+    def write(x, value):
+        value = flat(value)
+        # Single rows are replaced in place by kernels.
+        for k in range(exists.shape[0]):
+            row = slice(k, k + 1)
+            x = write_rows(x, place[row], value[row], exists[row])
+        return x
+
+    new = _values(pair, points)
+    found = jtu.tree_map(write, contacts._replace(count=None), new)
+    return found._replace(count=count)
+
+
+def _values(pair, points: ContactPoints) -> ContactList:
+    """Return the points of pairs as contacts, `(k, nslot, *batch)`, without count."""
     frame, shape = points.frame, points.dist.shape
     slot = jnp.arange(shape[1], dtype=jnp.int32)
     slot = slot.reshape(1, -1, *(1 for _ in shape[2:]))
-    new = ContactList(
+    return ContactList(
         pair=jnp.broadcast_to(pair[:, None], shape),
         slot=jnp.broadcast_to(slot, shape),
         dist=points.dist,
@@ -435,17 +458,46 @@ def _with_points(
         tangent=Vec3(*frame[3:6]),
         count=None,
     )
-    number = exists.shape[0]
-    # Single rows are replaced in place by kernels.
-    rows = [slice(0, number)]
-    if rows_per_pass(number) == 1:
-        rows = [slice(k, k + 1) for k in range(number)]
 
-    def write(x, value):
-        value = flat(value)
-        for row in rows:
-            x = write_rows(x, place[row], value[row], exists[row])
-        return x
 
-    found = jtu.tree_map(write, contacts._replace(count=None), new)
-    return found._replace(count=count)
+def _with_touching_lanes(
+    visit: _Visit, near: PairList, contacts: dict[int, ContactList]
+) -> tuple[PairList, dict[int, ContactList]]:
+    """Return what `_with_touching` returns; the near pairs of all environments are computed
+    together."""
+    plan, group = visit.plan, visit.group
+    own = sorted({plan.condim[pair] for pair in group.pairs})
+    tables = hull_tables(visit.sys)
+
+    def body(carry, lanes: Lanes):
+        touching, lists = carry
+        pair = lanes.read(near.pairs, lanes.row[None])
+        one, two = (table_rows(side, pair) for side in (plan.first, plan.second))
+        reach = None if visit.reach is None else lanes.of(visit.reach)
+        margin = pair_margin(plan, visit.margins, reach, pair, one, two, lanes.read)
+        ends = [lanes.read_tree(visit.shapes, x) for x in (one, two)]
+        vertices = jtu.tree_map(lanes.of, lax.stop_gradient(tables[0]))
+        shapes = pair_shapes(plan, group, vertices, tables[1], pair, ends)
+        points = collide(group.kinds, *shapes, margin)
+        exists = points.valid & (points.dist < margin[:, None])
+        exists = exists & lanes.used[None, None]
+        new = []
+        for condim, each in zip(own, lists, strict=True):
+            here = exists
+            if len(own) > 1:
+                here = exists & (table_rows(plan.condim, pair) == condim)[:, None]
+            places, count = lanes.places(each.count, here[0])
+            write = lambda x, y, places=places: lanes.write(x, places, y[0])
+            rows = each._replace(count=None), _values(pair, points)
+            new.append(jtu.tree_map(write, *rows)._replace(count=count))
+        places, count = lanes.places(touching.count, jnp.any(exists, axis=1))
+        return PairList(lanes.write(touching.pairs, places, pair), count), new
+
+    batch = near.count.shape
+    none = PairList(
+        _empty(near.pairs.shape[0], batch, jnp.int32), jnp.zeros_like(near.count)
+    )
+    start = none, [contacts[condim] for condim in own]
+    size = lanes_per_chunk(len(group.pairs), batch)
+    touching, found = for_lanes(near.count, size, body, start)
+    return touching, {**contacts, **dict(zip(own, found, strict=True))}

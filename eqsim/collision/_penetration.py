@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
+from .._calls import are_rows_together
 from ..spatial import Vec3
 from ._cores import across, Corners, pick, Placed
-from ._rows import count_rows, read_rows, write_row
+from ._rows import count_rows, largest_row, read_rows, write_row
 
 
 # A vertex is a bit of an int32, and takes five bits where several are packed into one.
@@ -178,8 +179,9 @@ def _face(corners: tuple, points: tuple[Vec3, ...]) -> _Faces:
 def _expanded(placed: Placed, polytope: _Polytope, rounding, enough) -> _Polytope:
     """Return the polytope with one more vertex, beyond its nearest face, if that is more
     than `enough` inside of $M$."""
-    faces = polytope.faces
-    best = once(_nearest(faces.dist))
+    faces, together = polytope.faces, are_rows_together()
+    nearest = _nearest_together if together else _nearest
+    best = once(nearest(faces.dist))
     normal, dist = pick(faces.normal, best), read_rows(faces.dist, best)
     numbers = read_rows(faces.corners, best)
     known = lambda x: read_rows(x, _unpacked(numbers)[0])
@@ -193,7 +195,8 @@ def _expanded(placed: Placed, polytope: _Polytope, rounding, enough) -> _Polytop
     done = polytope.done | reached
     done = once(done | (polytope.num_points >= _VERTICES))
     at = polytope.num_points
-    write = lambda x, y: write_row(x, at, y, ~done)
+    put = _put_together if together else write_row
+    write = lambda x, y: put(x, at, y, ~done)
     # Faces without area are not visible, nor are those that do not exist.
     visible = (faces.normal | point) - faces.dist > rounding
     chosen = once(tuple(jnp.where(done, 0, word) for word in _as_bits(visible)))
@@ -204,7 +207,8 @@ def _expanded(placed: Placed, polytope: _Polytope, rounding, enough) -> _Polytop
         height=jnp.where(lower, height, polytope.height),
         done=done,
     )
-    faces, num_faces = _with_fan(grown, chosen)
+    fan = _with_fan_together if together else _with_fan
+    faces, num_faces = fan(grown, chosen)
     return grown._replace(
         faces=faces,
         num_points=at + jnp.where(done, 0, 1).astype(at.dtype),
@@ -278,11 +282,112 @@ def _outline(corners, chosen, like):
     return edges, jnp.minimum(count, _VERTICES)
 
 
+# The same outside of kernels: all rows in one operation, without loops.
+
+
+def _put_together(x, number, value, when):
+    """Replace one row of each lane, where `when` holds."""
+    return jnp.where((count_rows(x) == number) & when, value, x)
+
+
+def _nearest_together(dist):
+    """Return the row of the least distance."""
+    return largest_row(-dist)
+
+
+def _with_fan_together(polytope: _Polytope, chosen: tuple) -> tuple[_Faces, Any]:
+    """Return what `_with_fan` returns. On an outline, an edge begins at each vertex; of
+    several edges that begin at one, two are kept."""
+    faces, at = polytope.faces, polytope.num_points
+    ways, row = _outline_together(faces.corners, chosen), count_rows(faces.dist)
+    words = tuple(_total(jnp.where(way != 0, 1 << count_rows(way), 0)) for way in ways)
+    first, total = (_count_bits(word) for word in words)
+    total = first + total
+    low, high = chosen
+    reused = _count_bits(low) + _count_bits(high)
+    visible = _flagged(chosen, row)
+    below = lambda word, k: _count_bits(word & ((1 << jnp.clip(k, 0, _HALF)) - 1))
+    # The number of the new face in each row, if there is one.
+    number = jnp.where(
+        visible,
+        below(low, row) + below(high, row - _HALF),
+        reused + row - polytope.num_faces,
+    )
+    added = number < total
+    new = visible | (row >= polytope.num_faces)
+    second = number >= first
+    place = jnp.where(second, number - first, number)
+    begin = _nth_bit(jnp.where(second, words[1], words[0]), place)
+    pick_way = lambda way: read_rows(way, begin)
+    word = jnp.where(second, pick_way(ways[1]), pick_way(ways[0]))
+    finish = 31 - lax.clz(word & -word)
+    finish = jnp.where(word == 0, 0, finish)
+    points = polytope.points
+    tip = pick(points, jnp.minimum(at, _VERTICES - 1))
+    fan = once(
+        _face((begin, finish, at), (pick(points, begin), pick(points, finish), tip))
+    )
+    fan = fan._replace(dist=jnp.where(added, fan.dist, jnp.inf))
+    due = new & (added | visible)
+    grown = jtu.tree_map(lambda x, y: jnp.where(due, x, y), fan, faces)
+    return grown, polytope.num_faces + jnp.maximum(total - reused, 0)
+
+
+def _total(bits):
+    return jnp.sum(bits, axis=0, keepdims=True, dtype=jnp.int32)
+
+
+def _outline_together(corners, chosen: tuple) -> tuple[Any, Any]:
+    """Return, for each vertex, the other ends of the edges of the outline that begin there,
+    as bits: at most one in each of two integers."""
+    row = count_rows(corners)
+    visible = _flagged(chosen, row)
+    a, b, c = _unpacked(corners)
+    vertex = jnp.arange(_VERTICES, dtype=jnp.int32)
+    vertex = vertex.reshape(-1, *(1 for _ in corners.shape))
+
+    def bits(starts, ends):
+        # Each directed edge belongs to one face, so that a sum joins the bits.
+        found = 0
+        for start, end in zip(starts, ends, strict=True):
+            here = visible[None] & (start[None] == vertex)
+            found += jnp.where(here, 1 << end[None], 0)
+        return jnp.sum(found, axis=1, dtype=jnp.int32)
+
+    forward, backward = bits((a, b, c), (b, c, a)), bits((b, c, a), (a, b, c))
+    left = forward & ~backward
+    one = left & -left
+    rest = left & ~one
+    return one, rest & -rest
+
+
+def _flagged(chosen: tuple[Any, Any], row):
+    """Return which rows are chosen, see `_as_bits`."""
+    (low, high), first = chosen, row < _HALF
+    word = jnp.where(first, low, high)
+    return ((word >> jnp.where(first, row, row - _HALF)) & 1) == 1
+
+
+def _count_bits(word):
+    return lax.population_count(word)
+
+
+def _nth_bit(word, n):
+    """Return the place of a bit that is set: the one with `n` others below it."""
+    place, left = jnp.zeros_like(n + word), n + 0 * word
+    for size in (16, 8, 4, 2, 1):
+        part = lax.shift_right_logical(word + 0 * place, place) & ((1 << size) - 1)
+        count = _count_bits(part)
+        beyond = left >= count
+        place = jnp.where(beyond, place + size, place)
+        left = jnp.where(beyond, left - count, left)
+    return jnp.minimum(place, _VERTICES - 1)
+
+
 def _as_bits(chosen) -> tuple[Any, Any]:
     """Return which rows are chosen, as bits of two integers."""
     bits = jnp.where(chosen, 1 << (count_rows(chosen) % _HALF), 0)
-    total = lambda x: jnp.sum(x, axis=0, keepdims=True, dtype=jnp.int32)
-    return total(bits[:_HALF]), total(bits[_HALF:])
+    return _total(bits[:_HALF]), _total(bits[_HALF:])
 
 
 def _lowest(chosen: tuple[Any, Any]) -> tuple[Any, tuple[Any, Any]]:

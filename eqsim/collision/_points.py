@@ -27,6 +27,7 @@ class Polygons(eqx.Module):
     - `farthest`: see `HullTables`; None if it is not known.
     - `most`: the largest number of corners of a polygon.
     - `most_vertices`: the largest number of vertices of a hull.
+    - `most_around`: the largest number of polygons that meet at a vertex.
     """
 
     starts: Any
@@ -38,6 +39,7 @@ class Polygons(eqx.Module):
     neighbors: Any = None
     farthest: Any = None
     most_vertices: int = eqx.field(static=True, default=0)
+    most_around: int = eqx.field(static=True, default=0)
 
 
 def polygons_of(vertex_starts, polygon_starts, corner_starts, corners) -> Polygons:
@@ -56,6 +58,7 @@ def polygons_of(vertex_starts, polygon_starts, corner_starts, corners) -> Polygo
         vertex_starts=whole(ends),
         around=whole([polygon for polygons in around for polygon in polygons]),
         most=int(np.max(np.diff(corner_starts), initial=0)),
+        most_around=max(map(len, around), default=0),
     )
 
 

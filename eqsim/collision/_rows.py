@@ -19,3 +19,8 @@ def write_row(x, number, value, when):
     place = whole(jnp.where(when, number, x.shape[0]))
     rows = x.at[(place, *others)]
     return rows.set(whole(value), mode="drop", wrap_negative_indices=False)
+
+
+def largest_row(x):
+    """Return the number of the first row with the largest value."""
+    return jnp.argmax(x, axis=0)[None].astype(jnp.int32)

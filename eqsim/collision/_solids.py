@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .._calls import are_rows_together
 from ..model import GeomKind
 from ..spatial import Vec3
 from ._cores import Core
 from ._points import Polygons, polygons_of, unit
-from ._rows import count_rows, read_rows
+from ._rows import count_rows, largest_row, read_rows
 
 
 class Facet(NamedTuple):
@@ -44,6 +45,14 @@ class Solid(NamedTuple):
     def most(self) -> int:
         """The largest number of corners of a polygon."""
         return 0 if self.polygons is None else self.polygons.most
+
+    @property
+    def most_edges(self) -> int:
+        """The largest value of `edge_count`."""
+        kind = self.core.kind
+        if kind in (GeomKind.CAPSULE, GeomKind.CYLINDER) or self.polygons is None:
+            return 1
+        return self.polygons.most_around
 
     def meeting(self, vertex) -> tuple[Any, Any]:
         """Return where the polygons that meet at a vertex start, and how many they are."""
@@ -91,6 +100,11 @@ class Solid(NamedTuple):
         """Return the vertices around a polygon, counterclockwise from one of them,
         `(size, *batch)`, and how many they are; then they are repeated."""
         start, count = self.outline(polygon)
+        if are_rows_together():
+            first = largest_row(self._all_corners(polygon) == vertex)
+            rows = count_rows(jnp.zeros((size, *first.shape[1:]))) + first
+            rows = jnp.where(rows < count, rows, rows % count)
+            return self.corner(start + rows), count
 
         def visit(carry):
             k, found = carry
@@ -110,6 +124,8 @@ class Solid(NamedTuple):
             holds = [polygon == vertex for vertex in vertices]
             up = jnp.where(polygon == 0, -1.0, 1.0).astype(zero.dtype)
             return Facet(Vec3(zero, zero, up), holds[0] & holds[1] & holds[2])
+        if are_rows_together():
+            return self._facet_together(polygon, vertices)
         start, count = self.outline(polygon)
         origin = self.core.vertex(self.corner(start))
         last = jnp.where(when, count, 0)
@@ -130,6 +146,23 @@ class Solid(NamedTuple):
         held = tuple(never | (y != y) for y in vertices)
         _, _, area, held = lax.while_loop(more, visit, (none, zero, zero, held))
         return Facet(unit(area), held[0] & held[1] & held[2])
+
+    def _all_corners(self, polygon):
+        """Return the corners of a polygon, `(most, *batch)`; the last one is repeated."""
+        start, count = self.outline(polygon)
+        rows = count_rows(jnp.zeros((self.most, *count.shape[1:])))
+        return self.corner(start + jnp.minimum(rows, count - 1))
+
+    def _facet_together(self, polygon, vertices: tuple[Any, Any, Any]) -> Facet:
+        """Return what `facet` returns, from all corners together."""
+        numbers = self._all_corners(polygon)
+        arms = self.core.vertex(numbers) - self.core.vertex(numbers[:1])
+        one, two = (
+            Vec3(*(x[rows] for x in arms)) for rows in (slice(-1), slice(1, None))
+        )
+        total = lambda x: jnp.sum(x, axis=0, keepdims=True)
+        held = [jnp.any(numbers == x, axis=0, keepdims=True) for x in vertices]
+        return Facet(unit(Vec3(*map(total, one ^ two))), held[0] & held[1] & held[2])
 
     def edge_count(self, vertices: tuple[Any, Any, Any]):
         """Return how many edges are tried: all that meet at one vertex, or the one between
@@ -181,6 +214,9 @@ class Solid(NamedTuple):
     def _before(self, polygon, vertex):
         """Return the corner of a polygon before a vertex."""
         start, count = self.outline(polygon)
+        if are_rows_together():
+            first = largest_row(self._all_corners(polygon) == vertex)
+            return self.corner(start + jnp.where(first > 0, first, count) - 1)
 
         def visit(carry):
             k, last, found = carry
@@ -236,6 +272,7 @@ def _faces() -> Polygons:
         vertex_starts=whole(0, 1, 2),
         around=whole(0, 1),
         most=_RIM_CORNERS,
+        most_around=1,
     )
 
 

@@ -51,6 +51,7 @@ from ._contact_solver import (
     CoupledContacts,
     for_each_contact,
     numbers_where,
+    visit_contacts,
 )
 from ._costs import Residual
 from ._listed_contacts import listed_contacts, ListedContacts, pair_wrenches
@@ -352,7 +353,7 @@ def _report(facts: ReportFacts, given: ReportedContacts) -> ContactReport:
             write = lambda x, value: write_rows(x, place, value, here)
             return jtu.tree_map(write, rows, own)
 
-        rows = for_each_contact(source.count, add, rows)
+        rows = visit_contacts(source.count, add, rows)
     pair, slot, values = rows
     count = sum(source.count for source in sources)
     return ContactReport(pair, slot, values, count)

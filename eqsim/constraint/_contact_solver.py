@@ -16,13 +16,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 from jax import lax
 
+from .._calls import are_rows_together
 from .._each import read_rows, read_rows_of, table_rows, write_rows
-from .._loops import rows_per_pass
 from ..dynamics._joint_space import Places
 from ..kinematics._forward import dof_axes, dof_order, Kinematics, moving_dofs
 from ..model import Tree
@@ -53,20 +54,61 @@ class ContactRowList(NamedTuple):
         return self.pair.shape[0]
 
 
-def for_each_contact(count, add: Callable, total):
-    """Fold `add(total, k, used)` over the contacts of each environment.
+CONTACTS_TOGETHER = 8
+"""Contacts of each environment that are visited together, except in kernels."""
+FEW_NUMBERS = 32
+"""The same for visits that read few numbers of each contact."""
 
-    Without a kernel, the loop continues for the whole batch: `used` is false where there
-    are no more contacts. `k` and `used` have shape `(1, *batch)`.
+
+def visit_contacts(count, visit: Callable, start, together: int = CONTACTS_TOGETHER):
+    """Fold `visit(carry, k, used)` over the contacts of each environment; `k` and `used`
+    have shape `(n, *batch)`.
+
+    In kernels n is one. Elsewhere n contacts are visited together, the first n without a
+    loop; then it continues for the whole batch. `used` is false where there are no more
+    contacts; these repeat the first one, whose numbers may be undefined.
     """
+    size = together if are_rows_together() else 1
+    number = jnp.arange(size, dtype=jnp.int32).reshape(-1, *(1 for _ in count.shape))
 
     def body(carry):
-        k, total = carry
-        used = k < count
-        return k + 1, add(total, jnp.where(used, k, 0)[None], used[None])
+        k, kept = carry
+        place = k + number
+        used = place < count[None]
+        return k + size, visit(kept, jnp.where(used, place, 0), used)
 
     going = lambda carry: jnp.any(carry[0] < count)
-    return lax.while_loop(going, body, (0, total))[1]
+    if size == 1:
+        return lax.while_loop(going, body, (0, start))[1]
+    first = body((jnp.zeros((), jnp.int32), start))
+    return lax.while_loop(going, body, first)[1]
+
+
+def for_each_contact(count, add: Callable, start, together: int = CONTACTS_TOGETHER):
+    """Fold `add(total, k, used)` over the contacts of each environment, see
+    `visit_contacts`; `k` and `used` have shape `(1, *batch)`.
+
+    Several contacts may be added to zero apart, so `add` adds to numbers, and to flags by
+    `|`.
+    """
+    if not are_rows_together():
+        return visit_contacts(count, add, start)
+    zero = jtu.tree_map(jnp.zeros_like, start)
+
+    def join(total, found, used):
+        inner = found.ndim - used.ndim
+        used = used.reshape(used.shape[0], *(1 for _ in range(inner)), *used.shape[1:])
+        found = jnp.where(used, found, jnp.zeros_like(found))
+        if total.dtype == bool:
+            return total | jnp.any(found, axis=0)
+        return total + jnp.sum(found, axis=0, dtype=total.dtype)
+
+    def visit(total, k, used):
+        one = lambda k, used: add(zero, k[None], used[None])
+        found = jax.vmap(one)(k, used)
+        return jtu.tree_map(lambda x, y: join(x, y, used), total, found)
+
+    return visit_contacts(count, visit, start, together)
 
 
 def list_rows(capacity: int, count, row: Callable) -> Any:
@@ -77,15 +119,17 @@ def list_rows(capacity: int, count, row: Callable) -> Any:
     batch = count.shape
     start = jtu.tree_map(lambda dtype: lax.empty((capacity, *batch), dtype), shapes)
 
-    def body(carry):
-        k, rows = carry
-        used = (k < count)[None]
-        place = jnp.where(used, k, 0)
-        write = lambda x, value: write_rows(x, place, value, used)
-        return k + 1, jtu.tree_map(write, rows, row(place))
+    def visit(rows, k, used):
+        found = row(k) if k.shape[0] == 1 else _rows_of(row, k)
+        write = lambda x, value: write_rows(x, k, value, used)
+        return jtu.tree_map(write, rows, found)
 
-    going = lambda carry: jnp.any(carry[0] < count)
-    return lax.while_loop(going, body, (0, start))[1]
+    return visit_contacts(count, visit, start)
+
+
+def _rows_of(row: Callable, k):
+    found = jax.vmap(lambda k: row(k[None]))(k)
+    return jtu.tree_map(lambda x: x[:, 0], found)
 
 
 class _Contact(NamedTuple):
@@ -207,7 +251,8 @@ class VisitedContacts(AbstractSolverRows):
             cost = _only(cost, used)
             return total + jnp.sum(work(cost, start, change, share), axis=0)
 
-        return for_each_contact(self.list.count, add, jnp.zeros_like(share))
+        zero = jnp.zeros_like(share)
+        return for_each_contact(self.list.count, add, zero, FEW_NUMBERS)
 
 
 def _only(cost: AbstractCost, used) -> AbstractCost:
@@ -368,7 +413,7 @@ def numbers_where(flags) -> tuple[Any, Any]:
     place = jnp.cumsum(flags, axis=0, dtype=jnp.int32) - 1
     start = lax.empty(flags.shape, jnp.int32)
     count = jnp.sum(flags, axis=0, dtype=jnp.int32)
-    if rows_per_pass(2) > 1:
+    if are_rows_together():
         number = jnp.arange(flags.shape[0], dtype=jnp.int32)
         number = number.reshape(-1, *(1 for _ in flags.shape[1:]))
         return write_rows(start, place, number, flags), count

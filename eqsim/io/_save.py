@@ -306,7 +306,9 @@ def _decode_static(value: Any) -> Any:
     if isinstance(value, dict) and "pattern" in value:
         return Pattern(tuple(entry and entry.encode() for entry in value["pattern"]))
     if isinstance(value, dict) and "connectivity" in value:
-        arrays = {name: _unpacked(code) for name, code in value["arrays"].items()}
+        # Older files hold start vertices of searches, which are computed now.
+        given = {k: code for k, code in value["arrays"].items() if k != "seeds"}
+        arrays = {name: _unpacked(code) for name, code in given.items()}
         return _CONNECTIVITY[value["connectivity"]](**arrays)
     if isinstance(value, dict) and "named" in value:
         return _TUPLES[value["named"]](*map(_decode_static, value["items"]))

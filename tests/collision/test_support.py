@@ -8,9 +8,9 @@ from hypothesis import given, strategies as st
 
 import eqsim
 from eqsim.collision._cores import Core, Corner
+from eqsim.collision._cube_map import corner_directions
 from eqsim.collision._points import hull_tables, Hulls
 from eqsim.model import GeomKind
-from eqsim.model._meshes import SEED_DIRECTIONS
 from eqsim.spatial import Vec3, vec3
 
 
@@ -50,7 +50,8 @@ def test_farthest(kind):
     vertices = np.asarray(sys.meshes.vertices)
     assert hull_tables(sys)[1].most_vertices > 24
     directions = np.random.default_rng(1).normal(size=(300, 3))
-    directions = np.concatenate([directions, np.eye(3), -np.eye(3), SEED_DIRECTIONS])
+    corners = corner_directions()[::7]
+    directions = np.concatenate([directions, np.eye(3), -np.eye(3), corners])
     heights = directions @ vertices.T
     for first in (None, 0, 5, len(vertices) - 1):
         near = first if first is None else Corner(jnp.array([first], jnp.int32), None)

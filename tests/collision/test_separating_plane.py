@@ -1,0 +1,191 @@
+"""Planes between shapes, found from tables of the hulls of meshes."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import eqsim
+from eqsim.collision._bounds import hull_changes
+from eqsim.collision._cube_map import (
+    corner_directions,
+    hull_tables_by_direction,
+    outer_point,
+    TABLE_SIZE,
+)
+from eqsim.collision._points import Shape
+from eqsim.collision._separating_plane import find_plane, Outline
+from eqsim.kinematics._forward import Pose
+from eqsim.model import GeomKind
+from eqsim.spatial import Mat3, Vec3, vec3
+
+
+def robot():
+    """Return a robot with two hulls: a long ellipsoid of 60 points, and a wedge."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(60, 3))
+    points = points / np.linalg.norm(points, axis=1, keepdims=True) * [1.0, 0.4, 0.2]
+    wedge = "0 0 0  1 0 0  0 1 0  1 1 0  0 0.5 0.4  1 0.5 0.4"
+    text = " ".join(f"{x:.6f}" for x in points.ravel())
+    body = '<body><freejoint/><geom type="mesh" mesh="{}"/></body>'
+    return eqsim.load_mjcf(
+        f'<mujoco><asset><mesh name="a" vertex="{text}"/><mesh name="b" vertex="{wedge}"/>'
+        f"</asset><worldbody>{body.format('a')}{body.format('b')}</worldbody></mujoco>"
+    )
+
+
+SYS = robot()
+TABLES = hull_tables_by_direction(SYS.meshes.hulls)
+
+
+def changed(how):
+    """Return the robot with other vertices than those that were read."""
+    vertices = np.asarray(SYS.meshes.vertices)
+    noise = np.random.default_rng(1).normal(size=vertices.shape)
+    new = {
+        "same": vertices,
+        "scaled": 1.7 * vertices,
+        "stretched": vertices * np.array([1.0, 1.3, 0.8]),
+        "moved": vertices + 0.01 * noise,
+    }[how]
+    new = jnp.asarray(new)
+    return eqx.tree_at(lambda s: s.meshes.vertices, SYS, new)
+
+
+def outer(sys, mesh, direction):
+    scale, slack = (x[mesh] for x in hull_changes(sys, (0, 1)))
+    unit = direction / jnp.linalg.norm(direction)
+    heights = jnp.asarray(TABLES.heights)
+    start = jnp.full((1,), mesh * TABLE_SIZE)
+    point = outer_point(heights, start, Vec3(*unit[:, None]))
+    return (scale * jnp.stack(point)[:, 0] + slack * unit) @ unit
+
+
+@pytest.mark.parametrize("how", ("same", "scaled", "stretched", "moved"))
+def test_tables_bound_hulls_from_outside(how):
+    """No vertex lies beyond the table, which is close to the hull where that is as it was
+    read."""
+    sys = changed(how)
+    rng = np.random.default_rng(2)
+    directions = np.concatenate([rng.normal(size=(400, 3)), corner_directions()[::11]])
+    for mesh in (0, 1):
+        hull = np.asarray(sys.meshes.hull(mesh))
+        unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
+        height = (unit @ hull.T).max(axis=1)
+        find = jax.jit(jax.vmap(lambda d, mesh=mesh: outer(sys, mesh, d)))
+        bound = np.asarray(find(jnp.asarray(directions)))
+        assert np.all(bound >= height - 1e-12)
+        if how in ("same", "scaled"):
+            size = np.abs(hull).max()
+            assert np.max(bound - height) < 0.04 * size
+
+
+def outline(sys, kind, mesh, pose, size):
+    found = Outline(Shape(pose, size), pose.pos)
+    if kind is not GeomKind.MESH:
+        return found
+    scale, slack = (x[mesh : mesh + 1] for x in hull_changes(sys, (0, 1)))
+    return found._replace(
+        heights=jnp.asarray(TABLES.heights),
+        start=jnp.full((1,), mesh * TABLE_SIZE),
+        scale=scale,
+        slack=slack,
+    )
+
+
+def samples(sys, kind, mesh, pose, size, count=4000):
+    """Return points on the surface of a shape, in the world."""
+    rng = np.random.default_rng(3)
+    unit = rng.normal(size=(count, 3))
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    if kind is GeomKind.MESH:
+        hull = np.asarray(sys.meshes.hull(mesh))
+        weights = rng.dirichlet(np.full(len(hull), 0.2), count)
+        points = np.concatenate([hull, weights @ hull])
+    elif kind is GeomKind.BOX:
+        points = size * unit / np.abs(unit).max(axis=1, keepdims=True)
+    elif kind is GeomKind.ELLIPSOID:
+        points = size * unit
+    else:
+        points = size[0] * unit
+        if kind is GeomKind.CAPSULE:
+            points[:, 2] += size[1] * np.sign(points[:, 2])
+    rot, pos = pose
+    return points @ rot.T + pos
+
+
+def rotation(rng):
+    q, r = np.linalg.qr(rng.normal(size=(3, 3)))
+    q = q * np.sign(np.diag(r))
+    return q if np.linalg.det(q) > 0 else -q
+
+
+KINDS = [
+    (GeomKind.MESH, GeomKind.MESH),
+    (GeomKind.SPHERE, GeomKind.MESH),
+    (GeomKind.CAPSULE, GeomKind.MESH),
+    (GeomKind.BOX, GeomKind.MESH),
+    (GeomKind.ELLIPSOID, GeomKind.BOX),
+]
+
+
+@given(
+    st.integers(0, 2**31),
+    st.sampled_from(KINDS),
+    st.sampled_from(["same", "scaled", "moved"]),
+)
+@settings(max_examples=40)
+def test_shapes_with_a_plane_are_apart(seed, kinds, how):
+    """Where a plane is found, no points of the shapes are nearer than the margin; where
+    spheres about the shapes are apart, a plane is found."""
+    sys, rng = changed(how), np.random.default_rng(seed)
+    size = np.array([0.5, 0.3, 0.2])
+    far = rng.uniform(0.2, 4.0)
+    toward = rng.normal(size=3)
+    toward *= far / np.linalg.norm(toward)
+    ends = [(rotation(rng), np.zeros(3)), (rotation(rng), toward)]
+    margin = 0.05
+    shapes = [
+        outline(
+            sys,
+            kind,
+            mesh,
+            Pose(
+                Mat3(*jnp.asarray(rot).reshape(9, 1)), Vec3(*jnp.asarray(pos)[:, None])
+            ),
+            vec3(jnp.asarray(size)[None]),
+        )
+        for mesh, (kind, (rot, pos)) in enumerate(zip(kinds, ends))
+    ]
+    found = find_plane(kinds, *shapes, jnp.full((1,), margin), jnp.ones((1,), bool))
+    clouds = [
+        samples(sys, kind, mesh, pose, size)
+        for mesh, (kind, pose) in enumerate(zip(kinds, ends))
+    ]
+    one, two = clouds
+    least = min(
+        np.min(np.linalg.norm(one[k : k + 200, None] - two[None], axis=2))
+        for k in range(0, len(one), 200)
+    )
+    if bool(found[0]):
+        assert least > margin
+    reach = sum(
+        np.max(np.linalg.norm(cloud - pose[1], axis=1))
+        for cloud, pose in zip(clouds, ends)
+    )
+    if far > 1.1 * reach + margin and how != "moved":
+        assert bool(found[0])
+
+
+def test_no_plane_for_numbers_that_are_not_finite():
+    """Poses that are not finite have no plane, and the search ends."""
+    rot = Mat3(*jnp.asarray(np.eye(3)).reshape(9, 1))
+    for value in (np.nan, np.inf):
+        poses = [Pose(rot, Vec3(*jnp.full((3, 1), x))) for x in (0.0, value)]
+        sizes = vec3(jnp.ones((1, 3)))
+        shapes = [outline(SYS, GeomKind.MESH, k, poses[k], sizes) for k in (0, 1)]
+        kinds = GeomKind.MESH, GeomKind.MESH
+        always = jnp.ones((1,), bool)
+        assert not bool(find_plane(kinds, *shapes, jnp.zeros((1,)), always)[0])
