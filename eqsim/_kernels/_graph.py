@@ -145,7 +145,9 @@ class Graph:
         found = blocks[depth].table.get(key)
         if found is not None:
             return found
-        if depth < blocks[-1].barrier and not (op == "pack" and self._is_repeated(depth)):
+        if depth < blocks[-1].barrier and not (
+            op == "pack" and self._is_repeated(depth)
+        ):
             depth = blocks[-1].barrier
             found = blocks[depth].table.get(key)
             if found is not None:
