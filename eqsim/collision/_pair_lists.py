@@ -253,8 +253,8 @@ def _near_pairs(visit: "_Visit", boxes: _Boxes, hulls) -> PairList:
 
     def overlap(pair, one, two):
         margin = visit.margin(pair, one, two)
-        ends = [read_rows_of(boxes, side) for side in (one, two)]
-        return _overlap(*ends, margin, on_plane)
+        box, other = (read_rows_of(boxes, side) for side in (one, two))
+        return _overlap(box, other, margin, on_plane)
 
     def examine(near: PairList, rows):
         pair, one, two, valid = rows

@@ -18,6 +18,7 @@ from jax import lax
 
 from ..kinematics._forward import Pose
 from ..model import GeomKind
+from ..model._shape_kinds import AnyKind
 from ..spatial import Vec3
 from ._cores import Core
 from ._cube_map import outer_point
@@ -45,12 +46,13 @@ class Outline(NamedTuple):
     scale: Any = None
     slack: Any = None
 
-    def support(self, kind: GeomKind, direction: Vec3) -> Vec3:
+    def support(self, kind: AnyKind, direction: Vec3) -> Vec3:
         """Return a point that lies as far as the shape in the direction of a unit vector, or
         slightly farther; all in the frame of the shape."""
         if kind is GeomKind.MESH:
             point = outer_point(self.heights, self.start, direction)
             return (point * self.scale) + (direction * self.slack)
+        assert isinstance(kind, GeomKind), "shapes of other kinds have no searches"
         core = Core(kind, self.shape.size)
         return core.point(core.support(direction)) + (direction * core.radius)
 
@@ -66,7 +68,7 @@ class _Search(NamedTuple):
 
 
 def find_plane(
-    kinds: tuple[GeomKind, GeomKind], one: Outline, two: Outline, margin, when
+    kinds: tuple[AnyKind, AnyKind], one: Outline, two: Outline, margin, when
 ):
     """Return whether a plane was found between shapes that are farther apart than a margin.
 
