@@ -36,6 +36,10 @@ class Corner(NamedTuple):
     round: Vec3 | None
 
 
+WITH_BALL = GeomKind.SPHERE, GeomKind.CAPSULE
+"""Shapes with a ball about each point."""
+
+
 class Core(eqx.Module):
     """Shapes of one kind without the ball, one per pair.
 
@@ -51,7 +55,7 @@ class Core(eqx.Module):
     @property
     def radius(self):
         """Radius of the ball about each point."""
-        ball = self.kind in (GeomKind.SPHERE, GeomKind.CAPSULE)
+        ball = self.kind in WITH_BALL
         return self.size.x if ball else jnp.zeros_like(self.size.x)
 
     @property

@@ -46,7 +46,7 @@ def corner_directions() -> np.ndarray:
     )
 
 
-class HullTables(NamedTuple):
+class DirectionTables(NamedTuple):
     """Entries of all hulls, one after the other; entries of meshes without a hull are zero.
 
     - `farthest`: the vertex that lies farthest, counted from the first one of its hull.
@@ -58,7 +58,7 @@ class HullTables(NamedTuple):
 
 
 @ft.lru_cache(maxsize=256)
-def hull_tables_by_direction(graph: HullGraph) -> HullTables | None:
+def direction_tables(graph: HullGraph) -> DirectionTables | None:
     """Return the tables of all hulls; None if their vertices are not known."""
     reference, directions = graph.reference / REFERENCE_SIZE, corner_directions()
     if not len(reference):
@@ -73,7 +73,7 @@ def hull_tables_by_direction(graph: HullGraph) -> HullTables | None:
         # Of vertices that are equally far up to rounding, the first one.
         farthest.append(np.argmax(np.round(along / 1e-5), axis=1))
         heights.append(np.max(along, axis=1))
-    return HullTables(np.concatenate(farthest), np.concatenate(heights))
+    return DirectionTables(np.concatenate(farthest), np.concatenate(heights))
 
 
 class _Place(NamedTuple):
@@ -149,7 +149,7 @@ def outer_point(table: Any, start: Any, direction: Vec3) -> Vec3:
 
     **Arguments:**
 
-    - `table`: `HullTables.heights`, as an array with the axes of the batch.
+    - `table`: `DirectionTables.heights`, as an array with the axes of the batch.
     - `start`: first entry of the hull.
     """
     place = _place(direction)

@@ -26,7 +26,7 @@ class ListPlan:
     - `geoms`: shapes of the pairs; other fields count shapes by their place here.
     - `carriers`: node that carries each shape; -1: the world.
     - `spans`: first vertex of the hull of each shape that is a mesh, and the end.
-    - `tables`: first entry of each shape that is a mesh in `HullTables`.
+    - `tables`: first entry of each shape that is a mesh in `DirectionTables`.
     - `first`, `second`: shapes of each pair.
     - `explicit`: entry of each pair in `sys.pairs`; -1: none.
     - `condim`: dimension of the contact space of each pair.
@@ -51,6 +51,10 @@ class ListPlan:
             for side in (self.first, self.second)
         )
         return one, two
+
+    def condims(self, group: PairGroup) -> list[int]:
+        """Return the dimensions of the contacts of a group of pairs."""
+        return sorted({self.condim[pair] for pair in group.pairs})
 
     def capacity(self, condim: int) -> int:
         """Return the largest number of contacts of a dimension."""

@@ -2,11 +2,12 @@
 
 Most of the pairs of shapes that could touch are far apart. The *broad phase* compares boxes
 along the axes of the world, and then boxes along the axes of the shapes, of all pairs, and
-lists those that are near, for each kind of pair.
-The *narrow phase* visits these lists, and appends the points that touch to lists of
-contacts, one for each dimension of the contact space. In kernels, each environment walks
-along its own lists, so that in a group of environments, pass k computes the k-th near pair of
-each. Elsewhere, the near pairs of all environments are computed together (`_lanes.py`).
+lists those that are near, for each kind of pair. In kernels, it also seeks planes between
+shapes (`_separating_plane.py`). The *narrow phase* visits these lists, and appends the points
+that touch to lists of contacts, one for each dimension of the contact space. In kernels, each
+environment walks along its own lists, so that in a group of environments, pass k computes the
+k-th near pair of each. Elsewhere, the near pairs of all environments are computed together
+(`_lanes.py`).
 
 Lists hold the worst case, so that nothing is dropped; only what is used is ever touched.
 """
@@ -28,7 +29,8 @@ from ..model._gather import take
 from ..spatial import Mat3, Vec3, vec3
 from ._bounds import hull_changes, shape_boxes
 from ._collide import collide, is_long
-from ._cube_map import hull_tables_by_direction
+from ._cores import WITH_BALL
+from ._cube_map import direction_tables
 from ._list_plan import ListPlan, PairGroup
 from ._near import gap, Reach
 from ._points import (
@@ -38,7 +40,7 @@ from ._points import (
     Polygons,
     Shape,
 )
-from ._separating_plane import find_plane, Outline
+from ._separating_plane import ConvexBound, find_plane
 
 
 class ListFrames(NamedTuple):
@@ -71,15 +73,12 @@ def list_frames(sys: System, plan: ListPlan, pose: Pose) -> ListFrames:
     own = take(pose, plan.geoms)
     center, half = shape_boxes(sys, plan.geoms)
     size = take(vec3(sys.geoms.size), plan.geoms)
-    rounded = [sys.geoms.kinds[geom] in _WITH_BALL for geom in plan.geoms]
+    rounded = [sys.geoms.kinds[geom] in WITH_BALL for geom in plan.geoms]
     shape = -1, *(1 for _ in size.x.shape[1:])
     ball = jnp.asarray(np.array(rounded, float).reshape(shape), size.x.dtype) * size.x
     margin = take(sys.geoms.margin, plan.geoms), sys.pairs.margin
     hulls = hull_changes(sys, plan.geoms)
     return ListFrames(own, size, own.point(center), half, ball, hulls, margin)
-
-
-_WITH_BALL = GeomKind.SPHERE, GeomKind.CAPSULE
 
 
 class PairList(NamedTuple):
@@ -211,6 +210,13 @@ class _Boxes(NamedTuple):
 
 
 def _boxes(rot: Mat3, center: Vec3, frames: ListFrames, reach) -> _Boxes:
+    """Return the boxes about shapes.
+
+    **Arguments:**
+
+    - `rot`, `center`: orientation of the shapes, and centers of the boxes, in the world.
+    - `reach`: see `list_contacts`.
+    """
     ball, (margin, of_pairs) = frames.ball, frames.margin
     if of_pairs.shape[0]:
         # Explicit pairs have margins of their own.
@@ -274,7 +280,7 @@ def _near_pairs(visit: "_Visit", boxes: _Boxes, hulls) -> PairList:
             if not first_suffices:
                 check = ft.partial(overlap, *pairs)
                 own = own & lax.cond(jnp.any(own), check, never)
-            if _has_outlines(visit):
+            if _seeks_planes(visit):
                 check = ft.partial(_has_plane, visit, boxes, hulls, *pairs, own)
                 own = own & ~lax.cond(jnp.any(own), check, never)
             return k + 1, _appended(near, pairs[0], own)
@@ -302,7 +308,7 @@ def _overlap(one: _Boxes, two: _Boxes, margin, on_plane: bool):
     return gap(*shapes, reach, on_plane) < margin
 
 
-def _has_outlines(visit: "_Visit") -> bool:
+def _seeks_planes(visit: "_Visit") -> bool:
     """Return whether planes are sought between the shapes of a group: their collider is a
     long search, and bounds of their hulls are known."""
     kinds = visit.group.kinds
@@ -314,11 +320,11 @@ def _has_outlines(visit: "_Visit") -> bool:
 def _has_plane(visit: "_Visit", boxes: _Boxes, hulls, pair, one, two, when):
     """Return whether there is a plane between the shapes of pairs, see `find_plane`."""
     plan, kinds = visit.plan, visit.group.kinds
-    table = hull_tables_by_direction(visit.sys.meshes.hulls)
+    table = direction_tables(visit.sys.meshes.hulls)
 
-    def outline(kind, numbers, side) -> Outline:
+    def bound(kind, numbers, side) -> ConvexBound:
         shape = read_rows_of(visit.shapes, side)
-        found = Outline(shape, read_rows_of(boxes.pose.pos, side))
+        found = ConvexBound(shape, read_rows_of(boxes.pose.pos, side))
         if kind is not GeomKind.MESH:
             return found
         assert table is not None, "hulls have tables"
@@ -328,7 +334,7 @@ def _has_plane(visit: "_Visit", boxes: _Boxes, hulls, pair, one, two, when):
         scale, slack = read_rows_of(hulls, side)
         return found._replace(heights=heights, start=start, scale=scale, slack=slack)
 
-    first, second = map(outline, kinds, (plan.first, plan.second), (one, two))
+    first, second = map(bound, kinds, (plan.first, plan.second), (one, two))
     return find_plane(kinds, first, second, visit.margin(pair, one, two), when)
 
 
@@ -357,6 +363,12 @@ class _Visit(NamedTuple):
     def margin(self, pair, one, two):
         """Return the distance at which contacts of pairs exist, see `pair_margin`."""
         return pair_margin(self.plan, self.margins, self.reach, pair, one, two)
+
+    def counts(self, pair, condim: int):
+        """Return which pairs have contacts of a dimension."""
+        if len(self.plan.condims(self.group)) == 1:
+            return jnp.ones_like(pair, bool)
+        return table_rows(self.plan.condim, pair) == condim
 
 
 def pair_shapes(
@@ -391,7 +403,7 @@ def _with_touching(
     """Append the contacts of the near pairs of a group; also return the pairs that have
     some."""
     plan, group = visit.plan, visit.group
-    own = sorted({plan.condim[pair] for pair in group.pairs})
+    own = plan.condims(group)
     vertices, polygons = hull_tables(visit.sys)
     vertices = lax.stop_gradient(vertices)
 
@@ -409,9 +421,7 @@ def _with_touching(
         exists = points.valid & (points.dist < margin[:, None]) & used[:, None]
         new = []
         for condim, each in zip(own, lists, strict=True):
-            here = exists
-            if len(own) > 1:
-                here = exists & (table_rows(plan.condim, pair) == condim)[:, None]
+            here = exists & visit.counts(pair, condim)[:, None]
             new.append(_with_points(each, pair, points, here))
         return k + 1, _appended(touching, pair, jnp.any(exists, axis=1)), new
 
@@ -466,7 +476,7 @@ def _with_touching_lanes(
     """Return what `_with_touching` returns; the near pairs of all environments are computed
     together."""
     plan, group = visit.plan, visit.group
-    own = sorted({plan.condim[pair] for pair in group.pairs})
+    own = plan.condims(group)
     tables = hull_tables(visit.sys)
 
     def body(carry, lanes: Lanes):
@@ -483,9 +493,7 @@ def _with_touching_lanes(
         exists = exists & lanes.used[None, None]
         new = []
         for condim, each in zip(own, lists, strict=True):
-            here = exists
-            if len(own) > 1:
-                here = exists & (table_rows(plan.condim, pair) == condim)[:, None]
+            here = exists & visit.counts(pair, condim)[:, None]
             places, count = lanes.places(each.count, here[0])
             write = lambda x, y, places=places: lanes.write(x, places, y[0])
             rows = each._replace(count=None), _values(pair, points)

@@ -12,7 +12,7 @@ import numpy as np
 from ..kinematics._forward import Pose
 from ..model import HullGraph, System
 from ..spatial import Mat3, Vec3, vec3
-from ._cube_map import hull_tables_by_direction
+from ._cube_map import direction_tables
 
 
 class Polygons(eqx.Module):
@@ -24,7 +24,7 @@ class Polygons(eqx.Module):
     - `vertex_starts`: first entry of each vertex in `around`, and the end.
     - `around`: the polygons that meet at each vertex.
     - `neighbor_starts`, `neighbors`: see `HullGraph`; None if they are not known.
-    - `farthest`: see `HullTables`; None if it is not known.
+    - `farthest`: see `DirectionTables`; None if it is not known.
     - `most`: the largest number of corners of a polygon.
     - `most_vertices`: the largest number of vertices of a hull.
     - `most_around`: the largest number of polygons that meet at a vertex.
@@ -71,7 +71,7 @@ def hull_tables(sys: System) -> tuple[Vec3, Polygons]:
 def hull_polygons(graph: HullGraph) -> Polygons:
     """Return the polygons and edges of the hulls of all meshes."""
     starts = graph.vertex_starts, graph.polygon_starts, graph.corner_starts
-    tables = hull_tables_by_direction(graph)
+    tables = direction_tables(graph)
     return dataclasses.replace(
         polygons_of(*starts, graph.corners),
         neighbor_starts=np.asarray(graph.neighbor_starts, np.int32),

@@ -29,7 +29,7 @@ _STEPS = 10
 _ROUNDING = 64
 
 
-class Outline(NamedTuple):
+class ConvexBound(NamedTuple):
     """Convex shapes of one kind, and bounds of those that are meshes.
 
     - `shape`: poses and sizes.
@@ -68,7 +68,7 @@ class _Search(NamedTuple):
 
 
 def find_plane(
-    kinds: tuple[AnyKind, AnyKind], one: Outline, two: Outline, margin, when
+    kinds: tuple[AnyKind, AnyKind], one: ConvexBound, two: ConvexBound, margin, when
 ):
     """Return whether a plane was found between shapes that are farther apart than a margin.
 

@@ -405,7 +405,7 @@ def _computed_again(
         parts += [
             _group_values(facts, report, given, rows, group)
             for group in rows.facts.plan.groups
-            if rows.condim in rows.facts.condims(group)
+            if rows.condim in rows.facts.plan.condims(group)
         ]
     return jtu.tree_map(lambda *xs: sum(xs[1:], xs[0]), *parts)
 

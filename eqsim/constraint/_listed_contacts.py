@@ -308,10 +308,6 @@ class Facts(eqx.Module):
         )
         return one, two
 
-    def condims(self, group: PairGroup) -> set[int]:
-        """Return the dimensions of the contacts of a group of pairs."""
-        return {self.plan.condim[pair] for pair in group.pairs}
-
     def pair_columns(self, pair: Any = None) -> list:
         """Return the shapes, nodes and links of both sides of all pairs, or of given ones."""
         plan = self.plan
@@ -461,7 +457,7 @@ class ListedContacts(AbstractRows):
         polygons, shapes = hull_polygons(facts.hulls), (one.shape, two.shape)
         shapes = pair_shapes(plan, group, common.vertices, polygons, pair, shapes)
         counts = jnp.ones_like(pair)
-        if len(facts.condims(group)) > 1:
+        if len(plan.condims(group)) > 1:
             condim = table_rows(plan.condim, pair)
             counts = (condim == self.condim).astype(pair.dtype)
         nodes, solved, motion = zip(*ends, strict=True)
@@ -510,7 +506,7 @@ def _summed_forces(rows: ListedContacts, solved: Motion, motion: Motion) -> Forc
     """Sum the forces of the pairs that touch on each link, see the top of the module."""
     facts, found = rows.facts, []
     for group, pairs in zip(facts.plan.groups, rows.listing.touching, strict=True):
-        if rows.condim not in facts.condims(group):
+        if rows.condim not in facts.plan.condims(group):
             continue
 
         def term(pair, _, entries, common, group=group):

@@ -306,7 +306,8 @@ def _decode_static(value: Any) -> Any:
     if isinstance(value, dict) and "pattern" in value:
         return Pattern(tuple(entry and entry.encode() for entry in value["pattern"]))
     if isinstance(value, dict) and "connectivity" in value:
-        # Older files hold start vertices of searches, which are computed now.
+        # Older files hold start vertices of searches in place of `HullGraph.reference`;
+        # without either, searches begin anywhere.
         given = {k: code for k, code in value["arrays"].items() if k != "seeds"}
         arrays = {name: _unpacked(code) for name, code in given.items()}
         return _CONNECTIVITY[value["connectivity"]](**arrays)

@@ -97,7 +97,7 @@ class HullGraph(AbstractConnectivity):
         from outside. Faces in the same plane, up to 0.01 rad, form one polygon.
     - `reference`: vertices as they were read, see `reference_vertices`, from which searches
         begin and bounds are computed; empty if they are not known. Those in
-        `Meshes.vertices` may differ: results do not change, but searches take longer.
+        `Meshes.vertices` may differ: results do not change, but searches may take longer.
     """
 
     vertex_starts: np.ndarray

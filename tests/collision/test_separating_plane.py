@@ -10,13 +10,14 @@ from hypothesis import given, settings, strategies as st
 import eqsim
 from eqsim.collision._bounds import hull_changes
 from eqsim.collision._cube_map import (
+    CELLS,
     corner_directions,
-    hull_tables_by_direction,
+    direction_tables,
     outer_point,
     TABLE_SIZE,
 )
 from eqsim.collision._points import Shape
-from eqsim.collision._separating_plane import find_plane, Outline
+from eqsim.collision._separating_plane import ConvexBound, find_plane
 from eqsim.kinematics._forward import Pose
 from eqsim.model import GeomKind
 from eqsim.spatial import Mat3, Vec3, vec3
@@ -37,7 +38,7 @@ def robot():
 
 
 SYS = robot()
-TABLES = hull_tables_by_direction(SYS.meshes.hulls)
+TABLES = direction_tables(SYS.meshes.hulls)
 
 
 def changed(how):
@@ -75,15 +76,19 @@ def test_tables_bound_hulls_from_outside(how):
         unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
         height = (unit @ hull.T).max(axis=1)
         find = jax.jit(jax.vmap(lambda d, mesh=mesh: outer(sys, mesh, d)))
-        bound = np.asarray(find(jnp.asarray(directions)))
-        assert np.all(bound >= height - 1e-12)
+        outside = np.asarray(find(jnp.asarray(directions)))
+        assert np.all(outside >= height - 1e-12)
         if how in ("same", "scaled"):
-            size = np.abs(hull).max()
-            assert np.max(bound - height) < 0.04 * size
+            # Where two vertices at distance l are equally far, interpolation over a cell
+            # of width w is at most sqrt(2) w l / 4 too large.
+            length = np.max(np.linalg.norm(hull[:, None] - hull[None], axis=2))
+            assert (
+                np.max(outside - height) < np.sqrt(2.0) * (2.0 / CELLS) * length / 4.0
+            )
 
 
-def outline(sys, kind, mesh, pose, size):
-    found = Outline(Shape(pose, size), pose.pos)
+def bound(sys, kind, mesh, pose, size):
+    found = ConvexBound(Shape(pose, size), pose.pos)
     if kind is not GeomKind.MESH:
         return found
     scale, slack = (x[mesh : mesh + 1] for x in hull_changes(sys, (0, 1)))
@@ -148,7 +153,7 @@ def test_shapes_with_a_plane_are_apart(seed, kinds, how):
     ends = [(rotation(rng), np.zeros(3)), (rotation(rng), toward)]
     margin = 0.05
     shapes = [
-        outline(
+        bound(
             sys,
             kind,
             mesh,
@@ -185,7 +190,7 @@ def test_no_plane_for_numbers_that_are_not_finite():
     for value in (np.nan, np.inf):
         poses = [Pose(rot, Vec3(*jnp.full((3, 1), x))) for x in (0.0, value)]
         sizes = vec3(jnp.ones((1, 3)))
-        shapes = [outline(SYS, GeomKind.MESH, k, poses[k], sizes) for k in (0, 1)]
+        shapes = [bound(SYS, GeomKind.MESH, k, poses[k], sizes) for k in (0, 1)]
         kinds = GeomKind.MESH, GeomKind.MESH
         always = jnp.ones((1,), bool)
         assert not bool(find_plane(kinds, *shapes, jnp.zeros((1,)), always)[0])

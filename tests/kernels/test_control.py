@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.extend.core import Literal
 from kernels.harness import assert_close, assert_same, Kernel, WIDTH
 
 from eqsim._kernels import _grouping, _scalarize
+from eqsim._kernels._graph import LANE
 
 
 BATCH = 2 * WIDTH + 1
@@ -302,6 +304,71 @@ def lists(x, n, m):
 
 def test_lists_of_different_sizes():
     check(lists, normal(0, 7), counts(1, 10), counts(2, 10))
+
+
+def appended(x, n, m):
+    """A loop within a loop appends to a list, which a later one reads; a second list is
+    read after the loop within has begun with it."""
+
+    def outer(carry, row):
+        rows, other, k = carry
+
+        def inner(c):
+            j, rows, k = c
+            return (
+                j + 1,
+                rows.at[k].set(x[j % 7] + row.astype(x.dtype), mode="drop"),
+                k + 1,
+            )
+
+        count = jnp.where(row < n, m, 0)
+        _, rows, k = lax.while_loop(lambda c: c[0] < count, inner, (0, rows, k))
+        begin = other
+
+        def change(c):
+            j, other = c
+            return j + 1, other.at[j].add(row.astype(x.dtype), mode="drop")
+
+        _, other = lax.while_loop(lambda c: c[0] < m, change, (0, begin))
+        return (rows, other - 0.5 * begin, k), begin[m - 1]
+
+    start = jnp.zeros(40, x.dtype), jnp.arange(12, dtype=x.dtype), jnp.int32(0)
+    (rows, other, k), seen = lax.scan(outer, start, jnp.arange(6, dtype=jnp.int32))
+    return rows, other, k, seen
+
+
+def test_lists_in_nested_loops():
+    check(appended, normal(0, 7), counts(1, 6), counts(2, 6))
+
+
+def looked_up(x, n, m):
+    """A branch that a loop repeats reads a table of values from before the loop."""
+    table = jnp.stack([x[k] * x[(k + 3) % 7] for k in range(7)])
+
+    def body(c):
+        k, total = c
+        read = lambda: table[(k * m) % 7]
+        return k + 1, total + lax.cond(k % n == 1, read, lambda: x[0])
+
+    return (lax.while_loop(lambda c: c[0] < 3 * n, body, (0, x[0]))[1],)
+
+
+def test_tables_in_branches_of_loops():
+    check(looked_up, normal(0, 7), counts(1, 6), counts(2, 6))
+
+
+@pytest.mark.parametrize("reads", (False, True))
+def test_numbers_of_passes_are_the_same_in_all_lanes(reads):
+    """Unless something reads them after the loop; JAX need not mark what is not read."""
+    step = lambda c: (c[0] + 1, c[1] + c[0])
+    loop = lambda n: lax.while_loop(lambda c: c[0] < n, step, (0, 0))
+    jaxpr = jax.make_jaxpr(loop)(jnp.int32(3)).jaxpr
+    if not reads:
+        jaxpr = jaxpr.replace(outvars=jaxpr.outvars[1:])
+    (own,) = (eqn for eqn in jaxpr.eqns if eqn.primitive.name == "while")
+    given = [0 if isinstance(x, Literal) else LANE for x in own.invars]
+    number, total = _scalarize.while_dependence(own, given, jaxpr)
+    assert bool(number & LANE) == reads and total & LANE
 
 
 def test_a_scan_without_passes_falls_back():
