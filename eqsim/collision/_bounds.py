@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from ..model import GeomKind, ShapeKind, System
@@ -52,8 +53,10 @@ def shape_boxes(sys: System, geoms: Sequence[int]) -> tuple[Vec3, Vec3]:
         own = [k for k, other in enumerate(kinds) if other == kind]
         order += own
         if kind is GeomKind.MESH:
-            boxes = [_mesh_box(sys, geoms[k]) for k in own]
-            parts.append(concatenate(boxes))
+            meshes = [sys.geoms.data[geoms[k]] for k in own]
+            places = dict(zip(meshes, own, strict=True))
+            boxes = {mesh: _mesh_box(sys, geoms[k]) for mesh, k in places.items()}
+            parts.append(concatenate([boxes[mesh] for mesh in meshes]))
             continue
         one = take(size, [geoms[k] for k in own])
         zero = Vec3(*(jnp.zeros_like(x) for x in one))
@@ -69,30 +72,43 @@ def _mesh_box(sys: System, geom: int) -> tuple[Vec3, Vec3]:
     return (low + high) * 0.5, (high - low) * 0.5
 
 
-def hull_changes(sys: System, geoms: Sequence[int]) -> tuple[Any, Any]:
+def hull_changes(
+    sys: System, geoms: Sequence[int], center: Vec3, half: Vec3
+) -> tuple[Any, Any]:
     """Compute how far the hulls of shapes differ from those of `HullGraph.reference`: their
-    size relative to it, and the largest distance of a vertex, m, `(n, *batch)`. Both are
-    zero for other shapes. Derivatives are zero."""
-    zero = jnp.zeros_like(sys.geoms.size[:1, 0])
-    meshes = sys.meshes
-    reference = meshes.hulls.reference / REFERENCE_SIZE
-    found = []
-    for geom in geoms:
-        if sys.geoms.kinds[geom] is not GeomKind.MESH or not len(reference):
-            found.append((zero, zero))
-            continue
-        first, last = meshes.hulls.span(sys.geoms.data[geom])
-        points = vec3(meshes.vertices[first:last])
-        x, y, z = (jnp.max(jnp.abs(p), axis=0, keepdims=True) for p in points)
-        scale = jnp.maximum(jnp.maximum(x, y), z)
-        like = (-1, *(1 for _ in scale.shape[1:]))
-        known = (column.reshape(like) for column in reference[first:last].T)
-        apart = Vec3(
-            *(p - scale * own.astype(p.dtype) for p, own in zip(points, known))
+    size relative to it, and the largest distance of a vertex, m, `(n, *batch)`. The
+    distance is zero for other shapes. Derivatives are zero.
+
+    **Arguments:**
+
+    - `center`, `half`: boxes about the shapes, see `shape_boxes`.
+    """
+    x, y, z = (jnp.abs(c) + h for c, h in zip(center, half, strict=True))
+    scale = lax.stop_gradient(jnp.maximum(jnp.maximum(x, y), z))
+    hulls, zero = sys.meshes.hulls, jnp.zeros_like(scale[:1])
+    kinds, data = sys.geoms.kinds, sys.geoms.data
+    is_mesh = [kinds[geom] is GeomKind.MESH for geom in geoms]
+    if not (len(hulls.reference) and any(is_mesh)):
+        return scale, 0.0 * scale
+    places = {data[geom]: k for k, geom in enumerate(geoms) if is_mesh[k]}
+    # One operation for all vertices, as a loop: the hulls are not unrolled.
+    counts = np.diff(hulls.vertex_starts)
+    rows = np.repeat([places.get(mesh, 0) for mesh in range(len(counts))], counts)
+    size, like = take(scale, rows.tolist()), (-1, *(1 for _ in scale.shape[1:]))
+    reference = (hulls.reference / REFERENCE_SIZE).T
+    apart = Vec3(
+        *(
+            p - size * jnp.asarray(known.reshape(like), p.dtype)
+            for p, known in zip(vec3(sys.meshes.vertices), reference, strict=True)
         )
-        most = jnp.max(apart | apart, axis=0, keepdims=True)
-        found.append((scale, safe_sqrt(most)))
-    return lax.stop_gradient(concatenate(found))
+    )
+    squares = lax.stop_gradient(apart | apart)
+    largest = {
+        mesh: jnp.max(squares[slice(*hulls.span(mesh))], axis=0, keepdims=True)
+        for mesh in places
+    }
+    own = [largest[data[geom]] if is_mesh[k] else zero for k, geom in enumerate(geoms)]
+    return scale, safe_sqrt(concatenate(own))
 
 
 def shape_extents(sys: System) -> Vec3:

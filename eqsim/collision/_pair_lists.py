@@ -77,7 +77,7 @@ def list_frames(sys: System, plan: ListPlan, pose: Pose) -> ListFrames:
     shape = -1, *(1 for _ in size.x.shape[1:])
     ball = jnp.asarray(np.array(rounded, float).reshape(shape), size.x.dtype) * size.x
     margin = take(sys.geoms.margin, plan.geoms), sys.pairs.margin
-    hulls = hull_changes(sys, plan.geoms)
+    hulls = hull_changes(sys, plan.geoms, center, half)
     return ListFrames(own, size, own.point(center), half, ball, hulls, margin)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import eqsim
-from eqsim.collision._bounds import hull_changes
+from eqsim.collision._bounds import hull_changes, shape_boxes
 from eqsim.collision._cube_map import (
     CELLS,
     corner_directions,
@@ -55,8 +55,12 @@ def changed(how):
     return eqx.tree_at(lambda s: s.meshes.vertices, SYS, new)
 
 
+def changes(sys):
+    return hull_changes(sys, (0, 1), *shape_boxes(sys, (0, 1)))
+
+
 def outer(sys, mesh, direction):
-    scale, slack = (x[mesh] for x in hull_changes(sys, (0, 1)))
+    scale, slack = (x[mesh] for x in changes(sys))
     unit = direction / jnp.linalg.norm(direction)
     heights = jnp.asarray(TABLES.heights)
     start = jnp.full((1,), mesh * TABLE_SIZE)
@@ -91,7 +95,7 @@ def bound(sys, kind, mesh, pose, size):
     found = ConvexBound(Shape(pose, size), pose.pos)
     if kind is not GeomKind.MESH:
         return found
-    scale, slack = (x[mesh : mesh + 1] for x in hull_changes(sys, (0, 1)))
+    scale, slack = (x[mesh : mesh + 1] for x in changes(sys))
     return found._replace(
         heights=jnp.asarray(TABLES.heights),
         start=jnp.full((1,), mesh * TABLE_SIZE),
