@@ -89,7 +89,7 @@ def hull_changes(
     kinds, data = sys.geoms.kinds, sys.geoms.data
     is_mesh = [kinds[geom] is GeomKind.MESH for geom in geoms]
     if not (len(hulls.reference) and any(is_mesh)):
-        return scale, 0.0 * scale
+        return scale, jnp.zeros_like(scale)
     places = {data[geom]: k for k, geom in enumerate(geoms) if is_mesh[k]}
     # One operation for all vertices, as a loop: the hulls are not unrolled.
     counts = np.diff(hulls.vertex_starts)
