@@ -14,15 +14,13 @@ tile may be partial: its lanes beyond the batch repeat the last environment.
 import dataclasses
 from typing import Any
 
-import numpy as np
-
 from . import _runtime as runtime
 from ._allocate import allocate
 from ._body import Body
 from ._functions import definition
 from ._graph import Graph, LANE
 from ._grouping import tally
-from ._instructions import bits, literal, scalar_type, Text
+from ._instructions import bits, Text
 from ._scalarize import Unsupported
 from ._schedule import (
     Choose,
@@ -301,12 +299,10 @@ class Emitter:
         name = f"@table{node}"
         if node not in self.tables:
             dtype, data = self.graph.aux[node]
-            numbers = np.frombuffer(data, dtype if dtype != "b1" else "?")
-            kind = "i8" if dtype == "b1" else scalar_type(dtype)
-            shown = "u1" if dtype == "b1" else dtype
-            entries = ", ".join(f"{kind} {literal(x, shown)}" for x in numbers)
+            # Bytes as they lie in memory: long lists of numbers are slow to write.
+            entries = data.hex("\\")
             self.tables[node] = (
-                f"{name} = internal constant [{len(numbers)} x {kind}] [{entries}], align 64"
+                f'{name} = internal constant [{len(data)} x i8] c"\\{entries}", align 64'
             )
         return name
 

@@ -1,14 +1,16 @@
 """Bounds of shapes, which decide what is worth a closer look."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import jax.tree_util as jtu
 import numpy as np
 from jax import lax
 
 from ..model import GeomKind, ShapeKind, System
-from ..model._gather import concatenate, put, take
+from ..model._gather import concatenate, put, take, take_or_zero
 from ..model._meshes import REFERENCE_SIZE
 from ..model._shape_kinds import AnyKind
 from ..spatial import safe_sqrt, Vec3, vec3
@@ -36,7 +38,8 @@ def bounding_radius(sys: System):
 
     def radii(kind: AnyKind, own: list[int]):
         if kind is GeomKind.MESH:
-            return _mesh_radii(sys, own)
+            meshes = [sys.geoms.data[geom] for geom in own]
+            return safe_sqrt(_largest_of_meshes(sys, meshes, lambda v: v | v))
         other = corners if isinstance(kind, ShapeKind) else longest
         return take(others.get(kind, other), own)
 
@@ -54,22 +57,15 @@ def shape_boxes(sys: System, geoms: Sequence[int]) -> tuple[Vec3, Vec3]:
         order += own
         if kind is GeomKind.MESH:
             meshes = [sys.geoms.data[geoms[k]] for k in own]
-            places = dict(zip(meshes, own, strict=True))
-            boxes = {mesh: _mesh_box(sys, geoms[k]) for mesh, k in places.items()}
-            parts.append(concatenate([boxes[mesh] for mesh in meshes]))
+            high = _largest_of_meshes(sys, meshes, lambda v: v)
+            low = -_largest_of_meshes(sys, meshes, lambda v: -v)
+            parts.append(((low + high) * 0.5, (high - low) * 0.5))
             continue
         one = take(size, [geoms[k] for k in own])
         zero = Vec3(*(jnp.zeros_like(x) for x in one))
         half = zero if kind is GeomKind.PLANE else half_extents(kind, one)
         parts.append((zero, half))
     return lax.stop_gradient(put(concatenate(parts), order, len(geoms)))
-
-
-def _mesh_box(sys: System, geom: int) -> tuple[Vec3, Vec3]:
-    vertices = vec3(_vertices(sys, geom))
-    low = Vec3(*(jnp.min(x, axis=0, keepdims=True) for x in vertices))
-    high = Vec3(*(jnp.max(x, axis=0, keepdims=True) for x in vertices))
-    return (low + high) * 0.5, (high - low) * 0.5
 
 
 def hull_changes(
@@ -85,16 +81,14 @@ def hull_changes(
     """
     x, y, z = (jnp.abs(c) + h for c, h in zip(center, half, strict=True))
     scale = lax.stop_gradient(jnp.maximum(jnp.maximum(x, y), z))
-    hulls, zero = sys.meshes.hulls, jnp.zeros_like(scale[:1])
+    hulls = sys.meshes.hulls
     kinds, data = sys.geoms.kinds, sys.geoms.data
     is_mesh = [kinds[geom] is GeomKind.MESH for geom in geoms]
     if not (len(hulls.reference) and any(is_mesh)):
         return scale, jnp.zeros_like(scale)
     places = {data[geom]: k for k, geom in enumerate(geoms) if is_mesh[k]}
-    # One operation for all vertices, as a loop: the hulls are not unrolled.
-    counts = np.diff(hulls.vertex_starts)
-    rows = np.repeat([places.get(mesh, 0) for mesh in range(len(counts))], counts)
-    size, like = take(scale, rows.tolist()), (-1, *(1 for _ in scale.shape[1:]))
+    rows = [places.get(mesh, 0) for mesh in _mesh_of_vertex(sys)]
+    size, like = take(scale, rows), (-1, *(1 for _ in scale.shape[1:]))
     reference = (hulls.reference / REFERENCE_SIZE).T
     apart = Vec3(
         *(
@@ -102,13 +96,9 @@ def hull_changes(
             for p, known in zip(vec3(sys.meshes.vertices), reference, strict=True)
         )
     )
-    squares = lax.stop_gradient(apart | apart)
-    largest = {
-        mesh: jnp.max(squares[slice(*hulls.span(mesh))], axis=0, keepdims=True)
-        for mesh in places
-    }
-    own = [largest[data[geom]] if is_mesh[k] else zero for k, geom in enumerate(geoms)]
-    return scale, safe_sqrt(concatenate(own))
+    squares = _largest_of_hulls(sys, lax.stop_gradient(apart | apart))
+    own = [data[geom] if mesh else -1 for geom, mesh in zip(geoms, is_mesh)]
+    return scale, take_or_zero(safe_sqrt(squares), own)
 
 
 def shape_extents(sys: System) -> Vec3:
@@ -119,7 +109,8 @@ def shape_extents(sys: System) -> Vec3:
     for kind, own in _members(sys):
         one = take(size, own)
         if kind is GeomKind.MESH:
-            parts.append(_mesh_boxes(sys, own))
+            meshes = [sys.geoms.data[geom] for geom in own]
+            parts.append(_largest_of_meshes(sys, meshes, _absolute))
         elif kind in (GeomKind.PLANE, GeomKind.HFIELD):
             parts.append(Vec3(*(jnp.full_like(x, UNBOUNDED) for x in one)))
         else:
@@ -129,17 +120,10 @@ def shape_extents(sys: System) -> Vec3:
 
 
 def _members(sys: System) -> list[tuple[AnyKind, list[int]]]:
-    """Group shapes by kind; meshes separately, because their numbers of vertices
-    differ."""
+    """Group shapes by kind."""
     kinds = sys.geoms.kinds
     order = sorted(set(kinds), key=lambda kind: kind.value)
-    groups = [(k, [g for g, own in enumerate(kinds) if own == k]) for k in order]
-    return [
-        (kind, part)
-        for kind, own in groups
-        for part in ([[g] for g in own] if kind is GeomKind.MESH else [own])
-        if part
-    ]
+    return [(k, [g for g, own in enumerate(kinds) if own == k]) for k in order]
 
 
 def _in_order(sys: System, parts: list):
@@ -150,23 +134,50 @@ def _in_order(sys: System, parts: list):
     return put(concatenate(parts), order, sys.ngeom)
 
 
-def _vertices(sys: System, geom: int):
-    """Return the vertices of the hull, which are the outermost; of all without a hull."""
-    meshes, mesh = sys.meshes, sys.geoms.data[geom]
-    hull = meshes.hull(mesh)
-    return hull if hull.shape[0] else meshes.others(mesh)
+def _mesh_of_vertex(sys: System) -> list[int]:
+    """Return the mesh of each vertex of `Meshes.vertices`."""
+    counts = np.diff(sys.meshes.hulls.vertex_starts)
+    return np.repeat(np.arange(len(counts)), counts).tolist()
 
 
-def _mesh_boxes(sys: System, own: list[int]) -> Vec3:
-    rows = [vec3(jnp.abs(_vertices(sys, geom))) for geom in own]
+def _largest_of_hulls(sys: System, values):
+    """Return the largest value among the vertices of each hull, `(nmesh, *batch)`.
+
+    One operation for all vertices: kernels compute it by a loop and unroll no hull.
+    """
+    mesh, count = np.array(_mesh_of_vertex(sys), int), len(sys.meshes.names)
+    return jax.ops.segment_max(values, mesh, count, indices_are_sorted=True)
+
+
+def _largest_of_meshes(
+    sys: System, meshes: Sequence[int], values: Callable[[Vec3], Any]
+):
+    """Return the largest values among the vertices of meshes, `(n, *batch)`: of the hull,
+    whose vertices are the outermost; of all without a hull.
+
+    **Arguments:**
+
+    - `values`: function of vertices, which returns arrays with an entry for each.
+    """
+    bare = sorted(
+        {mesh for mesh in meshes if not len(range(*sys.meshes.hulls.span(mesh)))}
+    )
+    of_hulls = jtu.tree_map(
+        lambda x: _largest_of_hulls(sys, x), values(vec3(sys.meshes.vertices))
+    )
+    if not bare:
+        return take(of_hulls, meshes)
     largest = lambda x: jnp.max(x, axis=0, keepdims=True)
-    return concatenate([Vec3(*map(largest, row)) for row in rows])
+    others = [
+        jtu.tree_map(largest, values(vec3(sys.meshes.others(mesh)))) for mesh in bare
+    ]
+    count = len(sys.meshes.names)
+    places = [count + bare.index(mesh) if mesh in bare else mesh for mesh in meshes]
+    return take(concatenate([of_hulls, *others]), places)
 
 
-def _mesh_radii(sys: System, own: list[int]):
-    rows = [vec3(_vertices(sys, geom)) for geom in own]
-    squares = [jnp.max(v | v, axis=0, keepdims=True) for v in rows]
-    return safe_sqrt(concatenate(squares))
+def _absolute(v: Vec3) -> Vec3:
+    return Vec3(*(jnp.abs(x) for x in v))
 
 
 def _squared(x):
