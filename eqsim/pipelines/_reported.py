@@ -33,7 +33,7 @@ def reported_contacts(
     - `forces`: forces of all rows of constraints.
     - `size`: number of rows of the report.
     """
-    sys, rows = prepared.sys, now.problem.rows.get(Contact, ())
+    sys, rows = prepared.sys, _of_contacts(now.problem.rows)
     if not size or not rows:
         return None
     motion = node_motion(tree(sys), now.kin, now.solution.qdd)
@@ -42,6 +42,12 @@ def reported_contacts(
     dense = _dense_points(prepared, now, forces)
     given = ReportedContacts(dense, listed, motion)
     return contact_report(report_facts(sys, size), given)
+
+
+def _of_contacts(by_kind: ByKind) -> tuple:
+    """Return the entries of contacts, also those of subclasses."""
+    kinds = (kind for kind in by_kind if issubclass(kind, Contact))
+    return tuple(entry for kind in kinds for entry in by_kind[kind])
 
 
 def _dense_points(
@@ -54,8 +60,8 @@ def _dense_points(
         return None
     points, parameters = now.points, own.parameters
     assert points is not None and parameters is not None, "a plan with pairs has points"
-    rows = now.problem.rows[Contact]
-    wrenches = contact_wrenches_in_world(sys, plan, rows, forces[Contact])
+    rows, forces_on_rows = map(_of_contacts, (now.problem.rows, forces))
+    wrenches = contact_wrenches_in_world(sys, plan, rows, forces_on_rows)
     begun = onset(points.dist - parameters.friction.margin, now.onset_width)
     return DensePoints(points, begun.exists & points.valid, *wrenches)
 
@@ -69,7 +75,7 @@ def summed_wrenches(prepared: Prepared, now: RobotData, forces: ByKind) -> Force
     - `forces`: forces of all rows of constraints.
     """
     sys, like = prepared.sys, now.solution.qdd
-    nodes, rows = tree(sys), now.problem.rows.get(Contact, ())
+    nodes, rows = tree(sys), _of_contacts(now.problem.rows)
     zero = jnp.zeros((sys.nlink, *like.shape[1:]), like.dtype)
     total = Force(*2 * (Vec3(zero, zero, zero),))
     if not rows:
@@ -79,7 +85,7 @@ def summed_wrenches(prepared: Prepared, now: RobotData, forces: ByKind) -> Force
     if dense is not None:
         total = total + _dense_wrenches(sys, dense, centers)
     origins = take_or_zero(now.kin.origin, nodes.link_nodes)
-    for each, force in zip(rows, forces[Contact], strict=True):
+    for each, force in zip(rows, _of_contacts(forces), strict=True):
         if isinstance(each, ListedContacts):
             ang, lin = take(force[0], range(sys.nlink))
             total = total + Force(ang - ((centers - origins) ^ lin), lin)

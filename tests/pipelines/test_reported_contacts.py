@@ -11,6 +11,7 @@ from helpers import check_gradients
 
 from eqsim import Generalized, load_mjcf, Positional, Spring, State
 from eqsim._calls import rows_together
+from eqsim.constraint import Contact
 from eqsim.pipelines import contact_wrenches, deepest_contacts, Euler
 from eqsim.pipelines._generalized import _compute_fn, _prepared
 from eqsim.testing import check_kernels
@@ -241,3 +242,19 @@ def test_deepest_of_points():
         assert np.all(np.isinf(found.dist[len(kept) :]))
     rate = jax.grad(lambda x: deepest(x, 9).dist[0])(dist)
     assert rate[order[0]] == 1.0 and np.sum(rate != 0.0) == 1
+
+
+class Renamed(Contact):
+    """Contacts by another name."""
+
+
+def test_subclasses_are_contacts():
+    sys = load_mjcf(SMALL)
+    state = Generalized().init(sys)
+    found = [
+        Generalized(constraints=(kind(),)).solve(sys, state, jnp.zeros(0))
+        for kind in (Contact, Renamed)
+    ]
+    assert found[0].contacts.count > 0
+    for one, two in zip(*map(jax.tree.leaves, found), strict=True):
+        np.testing.assert_array_equal(one, two)
