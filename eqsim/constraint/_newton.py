@@ -162,7 +162,7 @@ class Newton(eqx.Module):
     **Arguments:**
 
     - `max_full_steps`: largest number of full Newton steps; most problems need 2 to 5.
-        None: 4, or 1 if some cost is not piecewise quadratic (elliptic cones), where full
+        None: 5, or 1 if some cost is not piecewise quadratic (elliptic cones), where full
         steps may alternate between two points.
     - `max_searched_steps`: largest number of steps with a line search after these.
     - `tolerance`: change of a row's force, relative to the terms that it is the sum of, up
@@ -189,7 +189,7 @@ class Newton(eqx.Module):
         """Return the largest number of full steps for given constraints."""
         if self.max_full_steps is not None:
             return self.max_full_steps
-        return 4 if all(each.piecewise_quadratic for each in rows) else 1
+        return 5 if all(each.piecewise_quadratic for each in rows) else 1
 
     def rounding(self, dtype) -> float:
         """Return the tolerance in a given precision."""
