@@ -199,12 +199,16 @@ def _smaller(a, b):
 def _from_face(center: Vec3, axis: Vec3, size: Vec3, found: _Nearest):
     """Return the other end, or the point above the first side of the face."""
     move = 2.0
+    # If the other end is above the side, as it is where a capsule lies along a box of its
+    # length, one of both points moves with the box.
+    rounding = 16.0 * float(jnp.finfo(size.x.dtype).eps)
     for a, c, s in list(zip(axis, center, size))[:2]:
         ahead = jnp.where(a * found.end < 0.0, 1.0, -1.0)
         slope = jnp.abs(a)
         level = slope <= 1e-12 * s
         way = (s - ahead * (c + a * found.end)) / jnp.where(level, 1.0, slope)
-        move = jnp.where(~level & (way > 0.0) & (way < move), way, move)
+        shorter = ~level & (way > 0.0) & (way < move + rounding)
+        move = jnp.where(shorter, way, move)
     return -found.end * move
 
 

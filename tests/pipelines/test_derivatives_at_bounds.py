@@ -181,3 +181,48 @@ def test_the_shortest_time_constant():
         ).qd[1]
 
     assert check(speed, 0.02, 1.0) != 0.0
+
+
+BOX = '<geom type="box" size=".1 .1 .1" mass="1"/>'
+CUBE = '<geom type="mesh" mesh="cube" mass="1"/>'
+CAPSULE = '<geom type="capsule" size=".05 .1" euler="0 90 0" mass="1"/>'
+ALIGNED = {
+    "capsule on box": (BOX, CAPSULE, 0.148),
+    "cube on box": (BOX, CUBE, 0.198),
+    "box on cube": (CUBE, BOX, 0.198),
+    "cubes": (CUBE, CUBE, 0.198),
+    "boxes": (BOX, BOX, 0.198),
+    "capsules": (CAPSULE, CAPSULE, 0.098),
+}
+STACK = """
+<mujoco><option timestep=".005" cone="elliptic"/>
+  <asset><mesh name="cube" scale=".1 .1 .1" vertex="-1 -1 -1  1 -1 -1  -1 1 -1  1 1 -1
+    -1 -1 1  1 -1 1  -1 1 1  1 1 1"/></asset>
+  <worldbody>{}<body><freejoint/>{}</body></worldbody>
+</mujoco>"""
+quick = "capsule on box", "cube on box"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [x if x in quick else pytest.param(x, marks=pytest.mark.slow) for x in ALIGNED],
+)
+def test_aligned_sides(name):
+    """Equal shapes on top of each other: whichever way the upper one moves, some points
+    move with it and some do not."""
+    lower, upper, height = ALIGNED[name]
+    sys = load_mjcf(STACK.format(lower, upper))
+    start = Generalized().init(sys)
+
+    @jax.jit
+    def turned(x):
+        q = jnp.array([0.0, 0.0, height, 1.0, 0.0, 0.0, 0.0]).at[0].add(x)
+        state = eqx.tree_at(lambda s: s.q, start, q)
+        return after(sys, state, jnp.zeros(0), 1).qd[4]
+
+    zero, size = jnp.asarray(0.0), 1e-5
+    forward = jax.jvp(turned, (zero,), (1.0,))[1]
+    expected = (turned(size) - turned(-size)) / (2.0 * size)
+    assert abs(expected) > 0.01
+    np.testing.assert_allclose(forward, expected, rtol=1e-3)
+    np.testing.assert_allclose(jax.grad(turned)(zero), forward, rtol=1e-9)
