@@ -148,7 +148,9 @@ def _compiled(call, nbatch: int, x64: bool):
 
 @call_p.def_impl
 def _impl(*leaves, call, nbatch):
-    return _compiled(call, nbatch, is_double())(*leaves)
+    # A call is one operation, which is compiled, also while JAX compiles nothing else.
+    with jax.disable_jit(False):
+        return _compiled(call, nbatch, is_double())(*leaves)
 
 
 @call_p.def_abstract_eval

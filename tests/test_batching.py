@@ -120,6 +120,15 @@ def test_without_jit(name):
     assert tree_allclose(CASES[name](wrapped), CASES[name](example), rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", ("call", "vmap twice", "vmap jacrev", "grad vmap"))
+@pytest.mark.quick_cases("call", "vmap jacrev")
+def test_while_jit_is_disabled(name):
+    """A call is one operation, which is compiled."""
+    with jax.disable_jit():
+        found = CASES[name](wrapped)
+    assert tree_allclose(found, CASES[name](example), rtol=1e-12)
+
+
 def test_what_is_not_batched_is_not_copied(monkeypatch):
     """Under XLA, an argument that the batch shares has a batch axis of size one."""
     monkeypatch.setenv("EQSIM_KERNELS", "off")

@@ -152,8 +152,8 @@ def _largest_of_hulls(sys: System, values):
 def _largest_of_meshes(
     sys: System, meshes: Sequence[int], values: Callable[[Vec3], Any]
 ):
-    """Return the largest values among the vertices of meshes, `(n, *batch)`: of the hull,
-    whose vertices are the outermost; of all without a hull.
+    """Return the largest values among the vertices of meshes, `(n, *batch)`. Those of the
+    hull are the outermost; a mesh without a hull has only others.
 
     **Arguments:**
 

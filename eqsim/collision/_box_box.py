@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from ..spatial import Mat3, Vec3
+from ..spatial import clamp, Mat3, Vec3
 from ..spatial._vector import matrix_from_columns
 from ._points import Point, Shape
 
@@ -312,9 +312,9 @@ def _edges(boxes: _Boxes):
     middle = middle - axes[:, 1] * side(lean[1], other[1])[None]
     apart = middle - corner
     ahead, slope = jnp.sum(along * apart, axis=0), along[2]
-    s = jnp.clip((apart[2] - slope * ahead) / safe, -own[2], own[2])
-    t = jnp.clip(slope * s - ahead, -other[2], other[2])
-    s = jnp.clip(apart[2] + slope * t, -own[2], own[2])
+    s = clamp((apart[2] - slope * ahead) / safe, -own[2], own[2])
+    t = clamp(slope * s - ahead, -other[2], other[2])
+    s = clamp(apart[2] + slope * t, -own[2], own[2])
     first = jnp.stack([corner[0], corner[1], s])
     second = middle + along * t[None]
     dist = x * (second[0] - first[0]) + y * (second[1] - first[1])

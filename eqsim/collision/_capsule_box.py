@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from ..spatial import Vec3
+from ..spatial import clamp, Vec3
 from ._points import Point, Shape
 from ._sphere_pairs import ball_box, in_world
 
@@ -150,14 +150,14 @@ def _segments(apart: Vec3, axis: Vec3, size, half):
     side = lambda x: jnp.where(x > 1.0, 1, jnp.where(x < -1.0, -1, 0))
     state = side(x)
     t = jnp.where(state == 0, t, (da - ea * state.astype(ea.dtype)) / positive(aa))
-    x = jnp.clip(x, -1.0, 1.0)
+    x = clamp(x, -1.0, 1.0)
     beyond = side(t)
     again = (de - ea * beyond.astype(ea.dtype)) / positive(ee)
     moved = jnp.where(beyond == 0, 0, side(again))
     # MuJoCo keeps the end at which the edge was left first.
     state = jnp.where(moved == 0, state, moved)
-    x = jnp.where(beyond == 0, x, jnp.clip(again, -1.0, 1.0))
-    return x, jnp.clip(t, -1.0, 1.0), state, crossing
+    x = jnp.where(beyond == 0, x, clamp(again, -1.0, 1.0))
+    return x, clamp(t, -1.0, 1.0), state, crossing
 
 
 def _places(center: Vec3, axis: Vec3, size: Vec3, half, found: _Nearest):
@@ -199,12 +199,16 @@ def _smaller(a, b):
 def _from_face(center: Vec3, axis: Vec3, size: Vec3, found: _Nearest):
     """Return the other end, or the point above the first side of the face."""
     move = 2.0
+    # If the other end is above the side, as it is where a capsule lies along a box of its
+    # length, one of both points moves with the box.
+    rounding = 16.0 * float(jnp.finfo(size.x.dtype).eps)
     for a, c, s in list(zip(axis, center, size))[:2]:
         ahead = jnp.where(a * found.end < 0.0, 1.0, -1.0)
         slope = jnp.abs(a)
         level = slope <= 1e-12 * s
         way = (s - ahead * (c + a * found.end)) / jnp.where(level, 1.0, slope)
-        move = jnp.where(~level & (way > 0.0) & (way < move), way, move)
+        shorter = ~level & (way > 0.0) & (way < move + rounding)
+        move = jnp.where(shorter, way, move)
     return -found.end * move
 
 

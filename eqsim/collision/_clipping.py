@@ -106,6 +106,16 @@ class Side(NamedTuple):
         """Return the distance of a point from the line, positive on the side kept."""
         return (x - self.x) * self.inward_x + (y - self.y) * self.inward_y
 
+    def holds(self, ends: list, tolerance):
+        """Return whether both ends of a side of another polygon lie on this line."""
+        one, two = (jnp.abs(self.height(*end)) <= tolerance for end in ends)
+        return one & two
+
+    @property
+    def is_upper(self):
+        """True for one of two opposite sides of a polygon."""
+        return 0.83 * self.inward_x + 0.56 * self.inward_y < 0.0
+
 
 def side_of(base: tuple, count, number) -> Side:
     """Return the line through a side of a polygon of `count` corners."""
@@ -119,6 +129,55 @@ def side_of(base: tuple, count, number) -> Side:
     positive = square > 0.0
     scale = jnp.where(positive, 1.0 / jnp.sqrt(jnp.where(positive, square, 1.0)), 0.0)
     return Side(x, y, along_y * scale, -along_x * scale)
+
+
+_ALIGNED = 2.0**-22
+"""Distance of aligned sides, relative to the size of a polygon. Vertices of meshes are
+rounded to single precision."""
+
+
+def aligned_lines(base: tuple, subject: tuple, counts: tuple, lines):
+    """Replace lines by those of the other polygon that lie on them, where these are chosen:
+    those of the base on its upper sides, those of the subject on lower sides. See `Outline`
+    for the numbers.
+
+    A corner where aligned sides meet moves with the one polygon in one direction and with
+    the other in the opposite direction. If all aligned sides were those of one polygon, the
+    overlap would move with it, instead of half as far.
+
+    **Arguments:**
+
+    - `base`, `subject`, `counts`: see `overlap`.
+    - `lines`: numbers of lines, `(n, *batch)`.
+    """
+    size = base[0].shape[0]
+    most = [jnp.max(jnp.abs(c), axis=0, keepdims=True) for c in base]
+    small = _ALIGNED * (most[0] + most[1])
+    of_base = lines >= size
+    number = jnp.where(of_base, lines - size, lines)
+    ends = _ends(subject, counts[1], jnp.where(of_base, 0, number))
+    side = side_of(base, counts[0], jnp.where(of_base, number, 0))
+
+    def visit(carry):
+        k, found = carry
+        here, there = (jnp.minimum(k, count - 1) for count in counts)
+        other = side_of(base, counts[0], here)
+        to_base = other.holds(ends, small) & other.is_upper & ~of_base
+        to_base = to_base & (k < counts[0])
+        own = side.holds(_ends(subject, counts[1], there), small)
+        to_subject = own & ~side.is_upper & of_base & (k < counts[1])
+        found = jnp.where(to_base, k + size, jnp.where(to_subject, k, found))
+        return k + 1, found
+
+    more = lambda carry: jnp.any(carry[0] < jnp.maximum(*counts))
+    start = jnp.zeros_like(counts[0] + counts[1]), lines
+    return lax.while_loop(more, visit, start)[1]
+
+
+def _ends(polygon: tuple, count, number) -> list:
+    """Return the coordinates of both ends of a side."""
+    following = jnp.where(number + 1 < count, number + 1, 0)
+    return [[read_rows(c, k) for c in polygon[:2]] for k in (number, following)]
 
 
 def _cut(old: Outline, side: Side, line, active, tolerance) -> Outline:

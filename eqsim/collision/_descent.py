@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..model import GeomKind
-from ..spatial import safe_sqrt, Vec3
+from ..spatial import clamp, safe_sqrt, Vec3
 from ._cores import Corners, Placed
 from ._penetration import once
 from ._points import unit
@@ -158,7 +158,7 @@ def _improved(placed: Placed, state: _State) -> _State:
     beyond = once(beyond & ~leaves)
     rise = step | arm
     rise = jnp.where(rise > 0.0, rise, 1.0)
-    until = jnp.clip(-(normal | arm) / rise, 0.0, state.share)
+    until = clamp(-(normal | arm) / rise, 0.0, state.share)
     height = support_height(placed, trial)
     moves = once(~leaves & ~beyond & (height <= state.height + rounding))
     enters = moves & state.enters & (count < 3)

@@ -31,7 +31,15 @@ from jax import lax
 from ..kinematics._forward import Pose
 from ..model import GeomKind
 from ..spatial import Vec3
-from ._clipping import four_corners, kept, Outline, overlap, Plane, side_of
+from ._clipping import (
+    aligned_lines,
+    four_corners,
+    kept,
+    Outline,
+    overlap,
+    Plane,
+    side_of,
+)
 from ._convex import computed_where, convex_search, single_point
 from ._cores import Core, pick, Placed
 from ._features import nearest_numbers, Touching, touching, Vertices
@@ -225,16 +233,16 @@ def _clipped_face(
 ) -> Corners:
     assert meeting.subject is not None, "both solids have faces"
     size = base[0].shape[0]
-    counts = (
-        jnp.where(found.faces, count, 0)
-        for count in (meeting.base_count, meeting.subject_count)
-    )
+    both_counts = meeting.base_count, meeting.subject_count
+    counts = tuple(jnp.where(found.faces, count, 0) for count in both_counts)
     subject = *plane.coordinates(meeting.subject), plane.height(meeting.subject)
-    outline = overlap(base, subject, tuple(counts), _tolerance(base[0]))
+    outline = overlap(base, subject, counts, _tolerance(base[0]))
     outline = kept(outline, outline.z <= margin)
     four = four_corners(outline.x, outline.y, outline.count)
     numbers = jnp.concatenate(four)
-    before, after = (read_rows(x, numbers) for x in (outline.before, outline.after))
+    lines = [read_rows(x, numbers) for x in (outline.before, outline.after)]
+    lines = aligned_lines(base, subject, counts, jnp.concatenate(lines))
+    before, after = lines[:4], lines[4:]
     base_before, base_after = before >= size, after >= size
     both = base_before & base_after
     # The line is a side of the subject if there is one; two of its sides meet in a corner,
@@ -277,7 +285,10 @@ def _clipped_edge(
         first, second = (side.height(*each) for each in ends)
         rise = second - first
         share = -first / jnp.where(rise == 0.0, 1.0, rise)
-        inside = [first + rise * at > -tolerance for at in (start, end)]
+        # Of two ends that lie on opposite sides, one moves with the edge.
+        outside = side.is_upper & (jnp.abs(rise) > 2.0 * tolerance)
+        limit = jnp.where(outside, tolerance, -tolerance)
+        inside = [first + rise * at > limit for at in (start, end)]
         active = (k < last) & left
         cut = active & (inside[0] ^ inside[1])
         at_start, at_end = cut & inside[1], cut & inside[0]

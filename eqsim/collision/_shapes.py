@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..spatial import safe_sqrt, Vec3
+from ..spatial import clamp, positive_part, safe_sqrt, Vec3
 from ._points import Point, Shape, unit
 
 
@@ -117,7 +117,7 @@ def sphere_capsule(sphere: Shape, capsule: Shape) -> list[Point]:
     """Return one point."""
     axis = capsule.pose.rot.columns[2]
     along = axis | (sphere.pose.pos - capsule.pose.pos)
-    along = jnp.clip(along, -capsule.size.y, capsule.size.y)
+    along = clamp(along, -capsule.size.y, capsule.size.y)
     near = capsule.pose.pos + (axis * along)
     return [spheres(sphere, sphere.pose.pos, capsule, near)]
 
@@ -146,9 +146,9 @@ def capsule_capsule(a: Shape, b: Shape) -> list[Point]:
     s, t = (vv * du - uv * dv) / safe, (uu * dv - uv * du) / safe
     s, t = jnp.where(two, s, du / uu), jnp.where(one, t, dv / vv)
     t = jnp.where(s > 1.0, (dv - uv) / vv, jnp.where(s < -1.0, (dv + uv) / vv, t))
-    s = jnp.clip(s, -1.0, 1.0)
+    s = clamp(s, -1.0, 1.0)
     s = jnp.where(t > 1.0, (du - uv) / uu, jnp.where(t < -1.0, (du + uv) / uu, s))
-    s, t = jnp.clip(s, -1.0, 1.0), jnp.clip(t, -1.0, 1.0)
+    s, t = clamp(s, -1.0, 1.0), clamp(t, -1.0, 1.0)
 
     # Parallel: the points nearest to the ends of the first axis, if they are not beyond
     # the ends of the second, else those nearest to these.
@@ -158,8 +158,8 @@ def capsule_capsule(a: Shape, b: Shape) -> list[Point]:
 
     def overlap(end):
         free = (dv - uv * end) / vv
-        t = jnp.clip(free, -1.0, 1.0)
-        near = jnp.clip((du - uv * t) / uu, -1.0, 1.0)
+        t = clamp(free, -1.0, 1.0)
+        near = clamp((du - uv * t) / uu, -1.0, 1.0)
         s = jnp.where(jnp.abs(free) > 1.0, near, end)
         tie = jnp.abs(jnp.abs(free) - 1.0) < level
         stop = lax.stop_gradient(t)
@@ -191,9 +191,7 @@ def capsule_cylinder(capsule: Shape, cylinder: Shape) -> list[Point]:
     up = jnp.where(p.z < 0.0, -1.0, 1.0)
     zero = jnp.zeros_like(up)
     # Outwards from the cylinder, of length equal to the distance of the axis.
-    beyond = (radial * jnp.maximum(out, 0.0)) + Vec3(
-        zero, zero, up * jnp.maximum(over, 0.0)
-    )
+    beyond = (radial * positive_part(out)) + Vec3(zero, zero, up * positive_part(over))
     near = _Exit(-safe_sqrt(beyond | beyond), unit(beyond), p)
     depth, outward, p = _either(inside, _penetration(center, axis, radius, half), near)
     dist = -depth - capsule.size.x
@@ -254,7 +252,7 @@ def _sideways(center: Vec3, axis: Vec3, radius, half) -> list[_Exit]:
     beside = across | center
     side = jnp.where(beside < 0.0, -1.0, 1.0)
     raw = -(center.x * axis.x + center.y * axis.y) / flat
-    t = jnp.where(upright, 0.0, jnp.clip(raw, -1.0, 1.0))
+    t = jnp.where(upright, 0.0, clamp(raw, -1.0, 1.0))
     p = center + (axis * t)
     # At an end of the axis the direction is that of the end; else it is across.
     end = unit(Vec3(p.x, p.y, zero), across)
@@ -331,7 +329,7 @@ def _nearest(center: Vec3, axis: Vec3, radius, half):
         safe = jnp.where(rho > 0.0, rho, 1.0)
         d_out = (p.x * axis.x + p.y * axis.y) / safe
         d_over = jnp.where(p.z < 0.0, -axis.z, axis.z)
-        outside = jnp.maximum(out, 0.0) * d_out + jnp.maximum(over, 0.0) * d_over
+        outside = positive_part(out) * d_out + positive_part(over) * d_over
         inside = jnp.where(out > over, d_out, d_over)
         return jnp.where((out <= 0.0) & (over <= 0.0), inside, outside)
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..spatial import safe_sqrt, Vec3
+from ..spatial import clamp, safe_sqrt, Vec3
 from ..spatial._rotation import zero_length
 from ._points import Point, Shape
 from ._shapes import spheres
@@ -39,7 +39,7 @@ def in_world(box: Shape, contact: BoxContact, valid=None) -> Point:
 
 def ball_box(center: Vec3, radius, size: Vec3) -> BoxContact:
     """Return the contact of a ball and a box about the origin."""
-    nearest = Vec3(*(jnp.clip(c, -s, s) for c, s in zip(center, size)))
+    nearest = Vec3(*(clamp(c, -s, s) for c, s in zip(center, size)))
     inward = nearest - center
     square = inward | inward
     inside = square <= zero_length(square.dtype) ** 2

@@ -20,7 +20,7 @@ from ..collision import contact_plan, ContactPlan, ContactPoints, pair_margins
 from ..collision._plan import MOST_ANCHORED, pair_dimension, pair_priority
 from ..model import Cone, System
 from ..model._gather import concatenate, per_row, take, take_or_zero
-from ..spatial import Force, force_at, Motion, Vec3
+from ..spatial import at_least, at_most, Force, force_at, Motion, Vec3
 from ._costs import (
     AbstractCost,
     Elliptic,
@@ -188,7 +188,7 @@ def _mixed_parameters(sys: System, facts: _PairFacts) -> Mixed:
 
 
 def _friction(mixed: Mixed, margin) -> Friction:
-    one, two, three, four, five = (jnp.maximum(mu, 1e-5) for mu in mixed.friction)
+    one, two, three, four, five = (at_least(mu, 1e-5) for mu in mixed.friction)
     return Friction((one, two, three, four, five), margin)
 
 
@@ -250,12 +250,10 @@ def mix_parameters(one: GeomParameters, two: GeomParameters, priority) -> Mixed:
     share = jnp.where(priority > 0, 1.0, jnp.where(priority < 0, 0.0, share))
     mix = lambda a, b: share * a + (1.0 - share) * b
     standard = ((ref1[0] > 0.0) & (ref2[0] > 0.0)) | (priority != 0)
-    solref = [
-        jnp.where(standard, mix(a, b), jnp.minimum(a, b)) for a, b in zip(ref1, ref2)
-    ]
+    solref = [jnp.where(standard, mix(a, b), at_most(a, b)) for a, b in zip(ref1, ref2)]
     solimp = [mix(a, b) for a, b in zip(imp1, imp2)]
     slide, spin, roll = (
-        jnp.where(priority == 0, jnp.maximum(a, b), mix(a, b))
+        jnp.where(priority == 0, at_least(a, b), mix(a, b))
         for a, b in zip(friction1, friction2, strict=True)
     )
     none = [jnp.zeros_like(x) for x in solref]

@@ -36,7 +36,7 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 
-from ..spatial import safe_sqrt
+from ..spatial import at_least, clamp, safe_sqrt
 
 
 Residual = tuple[Any, ...]
@@ -219,15 +219,15 @@ def softness(solref, solimp, dt, safe: bool) -> Softness:
     `2 dt` are raised to it if `safe`. A mixture of the formats counts as the default
     `(0.02, 1)`.
     """
-    dmin, dmax = (jnp.clip(x, 1e-4, 0.9999) for x in solimp[:2])
-    width = jnp.maximum(solimp[2], 0.0)
-    middle = jnp.clip(solimp[3], 1e-4, 0.9999)
-    power = jnp.maximum(solimp[4], 1.0)
+    dmin, dmax = (clamp(x, 1e-4, 0.9999) for x in solimp[:2])
+    width = at_least(solimp[2], 0.0)
+    middle = clamp(solimp[3], 1e-4, 0.9999)
+    power = at_least(solimp[4], 1.0)
     mixed = (solref[0] > 0.0) != (solref[1] > 0.0)
     time = jnp.where(mixed, 0.02, solref[0])
     ratio = jnp.where(mixed, 1.0, solref[1])
     standard = time > 0.0
-    raised = jnp.maximum(time, 2.0 * dt) if safe else time
+    raised = at_least(time, 2.0 * dt) if safe else time
     t = jnp.where(standard, raised, 1.0)
     z = jnp.where(standard, ratio, 1.0)
     k = jnp.where(standard, 1.0 / (dmax * t * z) ** 2, -time / dmax**2)

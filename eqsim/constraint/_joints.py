@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from ..dynamics._weights import InverseWeights
 from ..model import EqualityKind, JointKind, System
 from ..model._gather import put, take, take_or_zero
-from ..spatial import logarithm, Vec3
+from ..spatial import at_least, logarithm, Vec3
 from ..spatial._rotation import normalize4, zero_length
 from ._constraint import AbstractConstraint, RobotData
 from ._costs import (
@@ -114,7 +114,7 @@ class BallLimit(AbstractConstraint):
         axis, angle = ball_rotations(sys, balls.joints, now.q)
         spin = Vec3(*(take(now.qd, [dof + k for dof in balls.dofs]) for k in range(3)))
         low, high, margin = _ranges(sys, balls)
-        violation = jnp.maximum(low, high) - angle - margin
+        violation = at_least(low, high) - angle - margin
         dofs = [(dof, dof + 1, dof + 2) for dof in balls.dofs]
         jacobian = sparse_jacobian(_ball_jacobian(sys, balls, axis), dofs)
         return (_row(constants, jacobian, violation, -(axis | spin)),)

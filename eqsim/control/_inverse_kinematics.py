@@ -15,6 +15,7 @@ from .._errors import check_finite, check_shape
 from ..kinematics import difference, forward, integrate, site_poses
 from ..model import check_state, System
 from ..model._fields import as_array
+from ..spatial import clamp
 from ._box_qp import box_qp, masked_cholesky
 from ._results import MAX_STEPS, NONFINITE, PENDING, result_of, RESULTS, SOLVED
 from ._tangent import push
@@ -153,7 +154,7 @@ def _iterated(sys, targets, q0, posture, max_steps, tolerance):
     nv = sys.nv
     zero = jnp.zeros(nv, q0.dtype)
     lower, upper = _limits(sys, q0)
-    start = integrate(sys, q0, jnp.clip(zero, lower, upper))
+    start = integrate(sys, q0, clamp(zero, lower, upper))
     residual = lambda q, change: _residual(sys, targets, posture, q0, q, change)
     half = lambda q: 0.5 * jnp.sum(residual(q, zero) ** 2)
 
@@ -172,7 +173,7 @@ def _iterated(sys, targets, q0, posture, max_steps, tolerance):
         change = box_qp(H, slope, *bounds, zero).x
         new = integrate(sys, q, change)
         # Rounding may leave a limit by the last bit.
-        new = integrate(sys, new, jnp.clip(zero, *_limits(sys, new)))
+        new = integrate(sys, new, clamp(zero, *_limits(sys, new)))
         lower_value = half(new)
         # Of the order of rounding errors nothing can be asked for.
         slack = 8.0 * jnp.finfo(q.dtype).eps * value

@@ -11,6 +11,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from .._errors import check_shape
+from ..spatial import clamp
 from ._constraints import (
     Constraint,
     evaluate,
@@ -69,7 +70,7 @@ class Problem(eqx.Module):
         """Return the nearest control within the limits."""
         if self.limits is None:
             return action
-        return jnp.clip(action, self.limits[:, 0], self.limits[:, 1])
+        return clamp(action, self.limits[:, 0], self.limits[:, 1])
 
     def bounds(self, dtype) -> tuple[Float[Array, " nu"], Float[Array, " nu"]]:
         """Return lower and upper bounds of controls, infinite without limits."""

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from ..model import ActivationState, ActuatorStructure, Control, DCMotors
 from ..model._gather import per_row, take, take_or_zero
+from ..spatial import clamp
 from ._muscle import TINY
 from ._servo import addresses, control_index, integral_rate, state_index
 
@@ -89,7 +90,7 @@ def motor_inputs(motors: DCMotors, facts: MotorFacts, act, ctrl, length, velocit
         control = per_torque * torque + constant * velocity
         most = jnp.where(motors.max_voltage > 0.0, motors.max_voltage, jnp.inf)
         bounded = jnp.abs(control) >= most
-        control = jnp.clip(control, -most, most)
+        control = clamp(control, -most, most)
         voltage = voltage + jnp.where(_column(facts.controlled, control), control, 0.0)
     resistance = _resistance(motors, facts, act)
     rate = None
@@ -169,14 +170,14 @@ def _most_current_rate(motors):
 
 def _current_rate(motors, inputs: MotorInputs):
     most = _most_current_rate(motors)
-    return jnp.clip(inputs.current_rate, -most, most)
+    return clamp(inputs.current_rate, -most, most)
 
 
 def _bristle_decay(motors, velocity):
     r"""Compute $-\sigma_0 |v| / g(v)$, $g = F_C + (F_S - F_C) e^{-(v/v_S)^2}$."""
     ratio = velocity / jnp.maximum(motors.stribeck_velocity, TINY)
     # Beyond this the exponential is zero, and the square may overflow.
-    ratio = jnp.clip(ratio, -40.0, 40.0)
+    ratio = clamp(ratio, -40.0, 40.0)
     excess = motors.static_friction - motors.coulomb_friction
     level = motors.coulomb_friction + excess * jnp.exp(-ratio * ratio)
     return -motors.bristle_stiffness * jnp.abs(velocity) / jnp.maximum(level, TINY)

@@ -25,7 +25,17 @@ from ..kinematics._forward import Frames, Pose, quaternions
 from ..model import GeomKind, System
 from ..model._gather import per_row, take
 from ..model._shape_kinds import AnyKind
-from ..spatial import Force, Mat3, Motion, quaternion_matrix, safe_sqrt, Vec3, vec3
+from ..spatial import (
+    at_least,
+    at_most,
+    Force,
+    Mat3,
+    Motion,
+    quaternion_matrix,
+    safe_sqrt,
+    Vec3,
+    vec3,
+)
 from ..spatial._matrix6 import Matrix6
 from ..spatial._rotation import normalize4
 from ..spatial._vector import matrix_from_columns
@@ -204,8 +214,8 @@ def _mean_diameter(r: Vec3):
 
 def _ordered(r: Vec3):
     """Return the largest and the middle semiaxis."""
-    largest = jnp.maximum(jnp.maximum(r.x, r.y), r.z)
-    smallest = jnp.minimum(jnp.minimum(r.x, r.y), r.z)
+    largest = at_least(at_least(r.x, r.y), r.z)
+    smallest = at_most(at_most(r.x, r.y), r.z)
     return largest, r.x + r.y + r.z - largest - smallest
 
 
@@ -223,7 +233,7 @@ def _angular_drag(density, viscosity, shapes: Ellipsoids, spin: Vec3):
     """Compute the drag torque per angular velocity."""
     r = shapes.semiaxes
     largest, middle = _ordered(r)
-    moment = lambda i, j, k: r[i] * jnp.maximum(r[j], r[k]) ** 4
+    moment = lambda i, j, k: r[i] * at_least(r[j], r[k]) ** 4
     most, parts = middle * largest**4, []
     for i, j, k in _CYCLES:
         own = moment(i, j, k)

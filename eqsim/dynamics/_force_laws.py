@@ -27,7 +27,7 @@ from ..model._gather import (
     take,
     take_or_zero,
 )
-from ..spatial import safe_sqrt
+from ..spatial import clamp, safe_sqrt
 from ._dc_motor import (
     back_emf,
     mechanical_forces,
@@ -251,7 +251,7 @@ def next_activation(sys: System, act, rate, velocity):
             take(motors.max_integral, rows),
         )
         bound = jnp.where(bound > 0.0, bound, jnp.inf)
-        new = replace(new, slots, jnp.clip(take(new, slots), -bound, bound))
+        new = replace(new, slots, clamp(take(new, slots), -bound, bound))
     rows = [i for i, slot in enumerate(facts.bristle) if slot >= 0]
     if rows:
         speed = take(velocity, facts.outs)
@@ -277,7 +277,7 @@ def clip_rows(values, bounds, limited: tuple[bool, ...]):
     """Clip the rows that are limited."""
     if not any(limited):
         return values
-    clipped = jnp.clip(values, bounds[:, 0], bounds[:, 1])
+    clipped = clamp(values, bounds[:, 0], bounds[:, 1])
     return jnp.where(per_row(limited, values) > 0, clipped, values)
 
 
@@ -517,7 +517,7 @@ def clip_tendon_forces(sys: System, force):
     own = take(force, index)
     total = accumulate(own, pulled, sys.ntendon)
     span = tendons.actuator_force_range
-    bound = jnp.clip(total, span[:, 0], span[:, 1])
+    bound = clamp(total, span[:, 0], span[:, 1])
     over = total != bound
     scale = jnp.where(over, bound / jnp.where(over, total, 1.0), 1.0)
     return replace(force, index, own * take(scale, pulled))

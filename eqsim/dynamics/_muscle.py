@@ -12,6 +12,7 @@ import numpy as np
 
 from ..model import MuscleActivations, Muscles
 from ..model._gather import replace, take
+from ..spatial import clamp
 
 
 TINY = 1e-15
@@ -107,14 +108,14 @@ def _velocity_curve(muscles: Muscles, v):
 
 def muscle_activation_rate(parameters: MuscleActivations, act, ctrl):
     r"""Compute $\dot a = (u - a)/\tau$."""
-    level = 0.5 + 1.5 * jnp.clip(act, 0.0, 1.0)
+    level = 0.5 + 1.5 * clamp(act, 0.0, 1.0)
     rise, fall = parameters.rise * level, parameters.fall / level
-    excess = jnp.clip(ctrl, 0.0, 1.0) - act
+    excess = clamp(ctrl, 0.0, 1.0) - act
     width = parameters.smoothing
     smooth = width >= TINY
     x = excess / jnp.where(smooth, width, 1.0) + 0.5
-    x = jnp.clip(x, 0.0, 1.0)
+    x = clamp(x, 0.0, 1.0)
     blend = x**3 * (3.0 * x * (2.0 * x - 5.0) + 10.0)
-    switch = jnp.where(excess > 0.0, rise, fall)
+    switch = jnp.where(excess < 0.0, fall, rise)
     time = jnp.where(smooth, fall + (rise - fall) * blend, switch)
     return excess / jnp.maximum(time, TINY)

@@ -13,7 +13,7 @@ from jax import lax
 
 from ..model import ActivationState, ActuatorStructure, Control, System, Transmission
 from ..model._gather import replace, take, take_or_zero
-from ..spatial import exponential, logarithm, multiply, safe_sqrt, Vec3
+from ..spatial import clamp, exponential, logarithm, multiply, safe_sqrt, Vec3
 from ..spatial._rotation import normalize4
 
 
@@ -111,7 +111,7 @@ def nearest_setpoints(sys: System, index, setpoint, length):
 def limit_slew(setpoint, before, max_slew, dt):
     """Limit the rate of a setpoint. Returns the new setpoint and its rate."""
     reach = max_slew * dt
-    limited = jnp.clip(setpoint, before - reach, before + reach)
+    limited = clamp(setpoint, before - reach, before + reach)
     return limited, (limited - before) / dt
 
 
@@ -120,7 +120,7 @@ def integral_rate(error, integral, bound):
     is 0."""
     low = jnp.where((bound > 0.0) & (integral <= -bound), 0.0, -jnp.inf)
     high = jnp.where((bound > 0.0) & (integral >= bound), 0.0, jnp.inf)
-    return jnp.clip(error, low, high)
+    return clamp(error, low, high)
 
 
 class PIDFacts(NamedTuple):

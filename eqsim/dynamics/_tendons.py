@@ -23,7 +23,7 @@ from ..kinematics._tendons import (
 )
 from ..model import EqualityKind, System, Tree, tree, WrapKind
 from ..model._gather import per_row, put, take
-from ..spatial import Motion
+from ..spatial import Motion, outside
 from ._passive import tendon_armature, tendon_damping
 
 
@@ -174,8 +174,7 @@ def _springs(sys: System, constants: TendonConstants, length):
     length, rest, *stiffness = take(
         (length, constants.rest, tendons.stiffness, tendons.stiffness_poly), springs
     )
-    stretch = jnp.maximum(length - rest[:, 1], 0.0)
-    return stretch + jnp.minimum(length - rest[:, 0], 0.0), stiffness
+    return outside(length, rest[:, 0], rest[:, 1]), stiffness
 
 
 def _polynomial(linear, poly, x):

@@ -6,6 +6,7 @@ from ..kinematics import forward
 from ..model import State, System
 from ..model._fields import as_array
 from ..pipelines import AbstractPipeline
+from ..spatial import clamp
 from ._parts import (
     finite,
     link_number,
@@ -98,7 +99,7 @@ class Ant(AbstractTask):
         link = link_number(self.sys, self.main_body)
         before, after = (forward(self.sys, s.q).pos[link, 0] for s in (state, new))
         # Gymnasium clips and counts the world body too, on which no force acts.
-        world = jnp.clip(jnp.zeros_like(new.q[:6]), *self.contact_force_range)
+        world = clamp(jnp.zeros_like(new.q[:6]), *self.contact_force_range)
         force = jnp.concatenate([world, self._contact(new, action).ravel()])
         return {
             "forward": self.forward_reward_weight * (after - before) / self.dt,
@@ -115,4 +116,4 @@ class Ant(AbstractTask):
         return finite(state) & (state.q[2] >= low) & (state.q[2] <= high)
 
     def _contact(self, state: State, action) -> Float[Array, "nlink 6"]:
-        return jnp.clip(wrenches(self, state, action), *self.contact_force_range)
+        return clamp(wrenches(self, state, action), *self.contact_force_range)

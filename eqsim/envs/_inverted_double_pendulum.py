@@ -6,6 +6,7 @@ from ..kinematics import forward
 from ..model import State, System
 from ..model._fields import as_array
 from ..pipelines import AbstractPipeline
+from ..spatial import clamp
 from ._parts import model, normal_start, physics, reward_if
 from ._task import AbstractTask
 
@@ -55,7 +56,7 @@ class InvertedDoublePendulum(AbstractTask):
         self, state: State, action: Float[Array, " nu"]
     ) -> Float[Array, " nobs"]:
         force = self.pipeline.constraint_forces(self.sys, state, action)
-        angles, clip = state.q[1:], lambda x: jnp.clip(x, -10.0, 10.0)
+        angles, clip = state.q[1:], lambda x: clamp(x, -10.0, 10.0)
         return jnp.concatenate(
             [
                 state.q[:1],

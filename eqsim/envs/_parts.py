@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from ..dynamics import actuator_forces, centered_inertias, centered_velocities
 from ..model import State, System
 from ..pipelines import AbstractPipeline, Generalized
-from ..spatial import safe_sqrt
+from ..spatial import clamp, safe_sqrt
 from ._assets import gymnasium_model
 from ._task import AbstractTask
 
@@ -100,7 +100,7 @@ def wrenches(
 def impact_cost(weight, bounds, forces: Float[Array, "nlink 6"]) -> Float[Array, ""]:
     """Compute minus the weighted sum of squares of contact forces, clipped to
     bounds."""
-    return -jnp.clip(weight * jnp.sum(forces**2), bounds[0], bounds[1])
+    return -clamp(weight * jnp.sum(forces**2), bounds[0], bounds[1])
 
 
 def humanoid_observation(

@@ -5,6 +5,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from ..model import State, System
 from ..model._fields import as_array
 from ..pipelines import AbstractPipeline
+from ..spatial import clamp
 from ._parts import inside, model, physics, reward_if, square_cost, uniform_start
 from ._task import AbstractTask
 
@@ -66,7 +67,7 @@ class Walker2d(AbstractTask):
         self, state: State, action: Float[Array, " nu"]
     ) -> Float[Array, " nobs"]:
         skipped = 1 if self.exclude_current_positions_from_observation else 0
-        return jnp.concatenate([state.q[skipped:], jnp.clip(state.qd, -10.0, 10.0)])
+        return jnp.concatenate([state.q[skipped:], clamp(state.qd, -10.0, 10.0)])
 
     def rewards(
         self, state: State, action: Float[Array, " nu"], new: State

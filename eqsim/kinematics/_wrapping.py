@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..model import GeomKind
-from ..spatial import safe_sqrt, Vec3
+from ..spatial import clamp, safe_sqrt, Vec3
 from ..spatial._rotation import zero_length
 from ._forward import Pose
 
@@ -201,7 +201,7 @@ def _around(d0: _Vec2, d1: _Vec2, side: _Vec2 | None, radius) -> _Touch:
     """
     square = radius * radius
     gap, share = _nearest(d0, d1)
-    near = _between(d0, d1, jnp.clip(share, 0.0, 1.0))
+    near = _between(d0, d1, clamp(share, 0.0, 1.0))
     apart = (near | near) > square
     is_left = (d0 ^ d1) >= 0.0
     if side is not None:

@@ -22,7 +22,17 @@ from ..collision import ContactPlan, ContactPoints
 from ..constraint import Friction
 from ..model import GeomKind, System, Tree
 from ..model._gather import accumulate, concatenate, take
-from ..spatial import Force, force_at, Mat3, Motion, safe_sqrt, Vec3
+from ..spatial import (
+    at_least,
+    at_most,
+    Force,
+    force_at,
+    Mat3,
+    Motion,
+    positive_part,
+    safe_sqrt,
+    Vec3,
+)
 from ._rigid_bodies import Bodies, body_layout, InverseInertia, of_bodies
 
 
@@ -169,8 +179,8 @@ def push_out(sys: System, gap, share, h):
     produces in `_PUSH_OUT` substeps, and the rest, which only changes positions (split
     impulses: Catto, *Understanding constraints*, 2014).
     """
-    wanted = share * jnp.maximum(-gap, 0.0) / h
-    kept = jnp.minimum(wanted, _PUSH_OUT * _gravity_speed(sys, h))
+    wanted = share * positive_part(-gap) / h
+    kept = at_most(wanted, _PUSH_OUT * _gravity_speed(sys, h))
     return kept, wanted - kept
 
 
@@ -190,7 +200,7 @@ def contact_impulses(
     - `change`: requested change of normal velocity of each point; without an impulse if
         it is not positive.
     """
-    asked = jnp.where(contacts.valid, jnp.maximum(change, 0.0), 0.0)
+    asked = jnp.where(contacts.valid, positive_part(change), 0.0)
     mass = _shared_masses(contacts, motion, inverse, asked)
     stick = Vec3(asked, -motion.velocity.y, -motion.velocity.z)
     impulse = Vec3(*(v * m for v, m in zip(stick, mass, strict=True)))
@@ -201,7 +211,7 @@ def normal_impulses(
     contacts: ContactFrames, motion: ContactMotion, inverse: InverseInertia, change
 ) -> Vec3:
     """Return the impulses of contacts without friction; see `contact_impulses`."""
-    asked = jnp.where(contacts.valid, jnp.maximum(change, 0.0), 0.0)
+    asked = jnp.where(contacts.valid, positive_part(change), 0.0)
     normal = asked * _shared_masses(contacts, motion, inverse, asked).x
     return Vec3(normal, jnp.zeros_like(normal), jnp.zeros_like(normal))
 
@@ -233,7 +243,7 @@ def velocity_correction(
     """Return the impulses that change the normal velocity of contacts with a normal
     impulse `normal` to `velocity`; they remove at most that impulse."""
     mass = _shared_masses(contacts, motion, inverse, normal).x
-    change = jnp.maximum((velocity - motion.velocity.x) * mass, -normal)
+    change = at_least(-normal, (velocity - motion.velocity.x) * mass)
     return Vec3(change, jnp.zeros_like(change), jnp.zeros_like(change))
 
 

@@ -32,7 +32,16 @@ from ..dynamics._passive import armature, damping
 from ..kinematics._forward import Frames, move_joint, Pose
 from ..model import JointKind, System, Tree
 from ..model._gather import accumulate, concatenate, take
-from ..spatial import ArticulatedInertia, Force, Motion, Vec3
+from ..spatial import (
+    ArticulatedInertia,
+    at_least,
+    at_most,
+    clamp,
+    Force,
+    Motion,
+    positive_part,
+    Vec3,
+)
 from ..spatial._vector import diagonal, free_factor, free_solve, point_stiffness
 from ._rigid_bodies import (
     Bodies,
@@ -182,8 +191,8 @@ def _axis_terms(sys: System, tree: Tree, axes: JointAxes, q, qd, tau, h) -> Axis
     if any(limited):
         flags = _column(limited, rate) > 0
         low, high = limit_gaps(sys, own, q)
-        lower = jnp.where(flags, jnp.minimum(low, 0.0) / h, -jnp.inf)
-        upper = jnp.where(flags, jnp.maximum(high, 0.0) / h, jnp.inf)
+        lower = jnp.where(flags, at_most(low, 0.0) / h, -jnp.inf)
+        upper = jnp.where(flags, at_least(high, 0.0) / h, jnp.inf)
     force = force + resist.force(rate) - h * take(joints.stiffness, own) * rate
     diagonal = take(armature(sys), dofs) + implicit
     return AxisTerms(rate, h * force, diagonal, lower, upper, friction)
@@ -200,7 +209,7 @@ def _ball_limits(sys: System, tree: Tree, group: JointGroup, q, h) -> list[BallL
         flags = _column([joints.limited[j] for j in own], gap) > 0
         entries = [jnp.zeros_like(gap) for _ in group.axes]
         entries[k : k + 3] = axis
-        upper = jnp.where(flags, jnp.maximum(gap, 0.0) / h, jnp.inf)
+        upper = jnp.where(flags, at_least(gap, 0.0) / h, jnp.inf)
         found.append(BallLimit(entries, upper))
     return found
 
@@ -293,9 +302,7 @@ def _solve_rates(matrix: list[list], load: list, terms: JointTerms):
         ease = sum(a * d for a, d in zip(axis, response, strict=True))
         # There is no rotation axis at zero rotation.
         some = ease > 0.0
-        push = jnp.where(
-            some, jnp.maximum(excess, 0.0) / jnp.where(some, ease, 1.0), 0.0
-        )
+        push = jnp.where(some, positive_part(excess) / jnp.where(some, ease, 1.0), 0.0)
         for i, (a, d) in enumerate(zip(axis, response, strict=True)):
             rates[i], load[i] = rates[i] - push * d, load[i] - push * a
             constraint[i] = constraint[i] - push * a
@@ -307,11 +314,11 @@ def _solve_rates(matrix: list[list], load: list, terms: JointTerms):
             force = load[i] - sum(matrix[i][j] * rates[j] for j in n if j != i)
             constraint[i] = turned[i]
             if axis.friction is not None:
-                friction = -jnp.clip(force, -axis.friction, axis.friction)
+                friction = -clamp(force, -axis.friction, axis.friction)
                 force, constraint[i] = force + friction, constraint[i] + friction
             rates[i] = free = force / matrix[i][i]
             if axis.lower is not None:
-                rates[i] = jnp.clip(free, axis.lower, axis.upper)
+                rates[i] = clamp(free, axis.lower, axis.upper)
                 constraint[i] = constraint[i] + (rates[i] - free) * matrix[i][i]
     return rates, constraint
 
@@ -401,4 +408,4 @@ def ball_limit_gap(sys: System, joints: Sequence[int], q) -> tuple[Vec3, Any]:
     their angles from the limits, positive within the range."""
     axis, angle = ball_rotations(sys, joints, q)
     range_, margin = take((sys.joints.range, sys.joints.limit_margin), joints)
-    return axis, jnp.maximum(range_[:, 0], range_[:, 1]) - margin - angle
+    return axis, at_least(range_[:, 0], range_[:, 1]) - margin - angle

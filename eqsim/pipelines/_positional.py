@@ -1,12 +1,12 @@
 r"""Pipeline with extended position-based dynamics (XPBD) in small steps."""
 
 import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..kinematics._manifold import advance
 from ..model import tree
 from ..model._fields import as_array
+from ..spatial import at_most, positive_part
 from ._contact_impulses import (
     contact_impulses,
     contact_motion,
@@ -149,9 +149,9 @@ class Positional(AbstractMaximal):
         substep."""
         h = step.h
         motion = contact_motion(contacts, bodies)
-        share, approach = self.relaxation[None], jnp.maximum(-motion.velocity.x, 0.0)
+        share, approach = self.relaxation[None], positive_part(-motion.velocity.x)
         out, _ = push_out(step.sys, motion.gap + approach * h, share, h)
-        change = jnp.minimum(-share * motion.gap / h, share * approach + out)
+        change = at_most(-share * motion.gap / h, share * approach + out)
         impulse = contact_impulses(contacts, motion, inverse, change)
         on_all = on_bodies(contacts, motion, inverse, impulse)
         bodies = apply_correction(inverse, bodies, on_all, h)
@@ -160,7 +160,7 @@ class Positional(AbstractMaximal):
         motion = contact_motion(contacts, bodies)
         # The remaining approach velocity closes the gap; separation is due to the
         # correction.
-        slow = jnp.minimum(motion.velocity.x, 0.0)
+        slow = -positive_part(-motion.velocity.x)
         back = rebound_velocity(self.restitution, step.sys, met, h, slow)
         more = velocity_correction(contacts, motion, inverse, impulse.x, back)
         on_all = on_bodies(contacts, motion, inverse, more)

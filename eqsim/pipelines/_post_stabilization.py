@@ -26,7 +26,7 @@ from ..constraint import limited_balls, limited_joints
 from ..kinematics._manifold import advance
 from ..model import System
 from ..model._gather import put, take
-from ..spatial import Motion, Vec3
+from ..spatial import Motion, outside, positive_part, Vec3
 from ._contact_impulses import (
     contact_motion,
     ContactFrames,
@@ -89,7 +89,7 @@ def remove_violations(
     total = sum((1.0 - share) ** k for k in range(substeps))
     axis, gap = ball_limit_gap(sys, limited_balls(sys).joints, q)
     low, high = limit_gaps(sys, limited_joints(sys).joints, q)
-    excess = jnp.maximum(low, 0.0) + jnp.minimum(high, 0.0)
+    excess = -outside(0.0, low, high)
     motion, asked = None, q[:0]
     if contacts is not None:
         motion = contact_motion(contacts, bodies)
@@ -98,7 +98,7 @@ def remove_violations(
         asked = push_out(sys, motion.gap + moved.x, share, h)[1] * (total * h)
     all_ = _Constraints(contacts, motion, inverse, axis)
     part = share * total
-    want = _Amounts(asked, part * excess, part * jnp.maximum(-gap, 0.0))
+    want = _Amounts(asked, part * excess, part * positive_part(-gap))
     impulse = _first_guess(sys, mechanism, all_, want)
     change, moved = _respond(sys, mechanism, all_, impulse)
     got = _measure(sys, all_, change, moved)

@@ -7,6 +7,7 @@ from jaxtyping import Array, Float
 from ..kinematics._manifold import advance
 from ..model import System, tree
 from ..model._fields import as_array
+from ..spatial import at_least
 from ._contact_impulses import (
     contact_impulses,
     contact_motion,
@@ -153,4 +154,4 @@ class Spring(AbstractMaximal):
         out, _ = push_out(sys, gap, self.erp[None], h)
         meet = jnp.where(gap > 0.0, -gap / h, out)
         back = rebound_velocity(self.restitution, sys, velocity, h, meet)
-        return jnp.where(meet > velocity, jnp.maximum(meet, back), meet)
+        return jnp.where(meet > velocity, at_least(meet, back), meet)

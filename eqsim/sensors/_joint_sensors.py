@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from ..constraint import ball_rotations, limited_balls, limited_joints
 from ..model import JointKind, SensorKind, System
 from ..model._gather import take
-from ..spatial import Vec3
+from ..spatial import at_least, Vec3
 from ..spatial._rotation import normalize4
 from ._inputs import SensorInputs
 
@@ -100,7 +100,7 @@ def _joint_sides(sys: System, now: SensorInputs, joint: int) -> list[Side]:
         axis, angle = ball_rotations(sys, [joint], now.data.q)
         spin = Vec3(*(now.data.qd[dof + k : dof + k + 1] for k in range(3)))
         which = limited_balls(sys).joints.index(joint)
-        gap = jnp.maximum(low, high) - angle - margin
+        gap = at_least(low, high) - angle - margin
         return [Side(gap, -(axis | spin), forces and row(forces.balls, which))]
     position, rate = now.data.q[at : at + 1], now.data.qd[dof : dof + 1]
     which = limited_joints(sys).joints.index(joint)

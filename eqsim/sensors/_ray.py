@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from ..collision._shapes import Shape, unit
 from ..model import GeomKind
-from ..spatial import Vec3
+from ..spatial import clamp, Vec3
 
 
 _TINY = 1e-15
@@ -71,7 +71,7 @@ def inside(kind: GeomKind, shape: Shape, point: Vec3):
     if kind is GeomKind.SPHERE:
         return (p | p) < size.x * size.x
     if kind is GeomKind.CAPSULE:
-        over = p.z - jnp.clip(p.z, -size.y, size.y)
+        over = p.z - clamp(p.z, -size.y, size.y)
         return p.x * p.x + p.y * p.y + over * over < size.x * size.x
     if kind is GeomKind.ELLIPSOID:
         scaled = Vec3(p.x / size.x, p.y / size.y, p.z / size.z)

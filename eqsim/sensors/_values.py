@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
-
 from ..model import Cutoff, SENSOR_FACTS, SensorKind, Stage, System
 from ..model._gather import take
+from ..spatial import at_least, at_most
 from ._contact_sensors import CONTACT_SENSORS
 from ._distance import DISTANCE_SENSORS
 from ._frame_sensors import FRAME_SENSORS
@@ -76,5 +75,5 @@ def _cut(sys: System, sensor: int, value):
     if bound is Cutoff.NONE or not sys.sensors.limited[sensor]:
         return value
     cutoff = take(sys.sensors.cutoff, [sensor])
-    value = jnp.minimum(value, cutoff)
-    return value if bound is Cutoff.ABOVE else jnp.maximum(value, -cutoff)
+    value = at_most(value, cutoff)
+    return value if bound is Cutoff.ABOVE else at_least(value, -cutoff)

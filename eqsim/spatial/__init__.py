@@ -5,6 +5,13 @@ angular first; `q` and `qd` are MuJoCo's `qpos` and `qvel` (free joint: linear v
 in world axes, angular velocity in body axes). SI units.
 """
 
+from ._bounds import (
+    at_least as at_least,
+    at_most as at_most,
+    clamp as clamp,
+    outside as outside,
+    positive_part as positive_part,
+)
 from ._rotation import (
     axis_angle_matrix as axis_angle_matrix,
     exponential as exponential,

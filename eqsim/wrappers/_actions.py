@@ -14,6 +14,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
+from ..spatial import clamp
 from ._wrapper import AbstractStateful, AbstractStateless, check_env, Lifetime
 
 
@@ -125,7 +126,7 @@ class ClipAction(AbstractConversion):
 
     def convert(self, action: Float[Array, " nu"]) -> Float[Array, " nu"]:
         low, high = self._limits(action)
-        return jnp.clip(action, low, high)
+        return clamp(action, low, high)
 
 
 class ScaleAction(AbstractConversion):

@@ -9,7 +9,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from eqsim import load_mjcf
+from eqsim import Generalized, load_mjcf, State
 from eqsim.constraint import _newton, ALL, Newton
 from eqsim.model import tree
 from eqsim.pipelines._forward import forward, prepare, Settings, StepInputs
@@ -187,3 +187,46 @@ def test_line_search_is_needed(case, solved):
 def test_refuses_settings(settings, message):
     with pytest.raises(ValueError, match=message):
         Newton(**settings)
+
+
+RAIL = """
+<mujoco>
+  <option timestep="0.002" cone="elliptic" iterations="1000" tolerance="0"/>
+  <worldbody>
+    <geom name="floor" type="plane" size="3 3 1"/>
+    <body pos="0 0 .095"><freejoint/>
+      <geom name="skate" type="box" size=".2 .1 .1" mass="1"/></body>
+  </worldbody>
+  <contact><pair geom1="floor" geom2="skate" friction="{} 1 .005 .0001 .0001"/></contact>
+</mujoco>"""
+
+
+@pytest.mark.parametrize("friction", (0.0, 1e-4))
+def test_friction_far_below_that_of_another_direction(friction):
+    """Stiffnesses of the cone differ by up to 1e10. MuJoCo raises 0 to 1e-5."""
+    text = RAIL.format(friction)
+    model = mujoco.MjModel.from_xml_string(text)
+    data, rng, found = mujoco.MjData(model), np.random.default_rng(0), []
+    for _ in range(40):
+        mujoco.mj_resetData(model, data)
+        data.qpos[2] += rng.uniform(-0.03, 0.006)
+        data.qpos[3:] += 0.03 * rng.normal(size=4)
+        data.qpos[3:] /= np.linalg.norm(data.qpos[3:])
+        data.qvel[:] = rng.normal(size=6) * 10.0 ** rng.uniform(-3.0, 0.5)
+        mujoco.mj_forward(model, data)
+        found.append((data.qpos.copy(), data.qvel.copy(), data.qacc.copy()))
+    sys, pipeline, (q, qd, qacc) = (
+        load_mjcf(text),
+        Generalized(),
+        map(np.array, zip(*found)),
+    )
+
+    @jax.jit
+    @jax.vmap
+    def solve(q, qd):
+        return pipeline.solve(sys, State(q, qd, jnp.zeros(0)), jnp.zeros(0))
+
+    solved = solve(jnp.asarray(q), jnp.asarray(qd))
+    assert np.all(solved.converged)
+    largest = 1.0 + np.max(np.abs(qacc), axis=1, keepdims=True)
+    assert np.max(np.abs(solved.qdd - qacc) / largest) < 1e-7
