@@ -78,6 +78,27 @@ def check_finite(name: str, value: Any) -> None:
         raise ValueError(f"`{name}` must be finite, got {np.asarray(value)}.")
 
 
+def check_count(name: str, value: Any, least: int = 1, *, or_none: str = "") -> None:
+    """Raise `ValueError` unless a value is an integer, of Python or NumPy. Floats are
+    refused, also whole ones: `0.3 / 0.1` is less than 3.
+
+    **Arguments:**
+
+    - `name`: name of the value in the message, for instance `frame_skip`.
+    - `least`: smallest value.
+    - `or_none`: meaning of None, which is accepted as well; empty if it is not.
+    """
+    if value is None and or_none:
+        return
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        if value >= least:
+            return
+    also = f", or None for {or_none}" if or_none else ""
+    raise ValueError(
+        f"`{name}` must be an integer of at least {least}{also}, got {value!r}."
+    )
+
+
 def check_numbers(name: str, value: Any, accepted: Callable, expected: str) -> None:
     """Raise `ValueError` unless all values are finite and accepted. Skipped for traced
     values.

@@ -12,6 +12,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, Literal
 
 from ._calls import are_rows_together
+from ._errors import check_count
 
 
 def scan(
@@ -59,7 +60,8 @@ def _segmented(body, init, xs, length, size: int):
     """Loop over segments of `size` iterations, each of which reverse mode
     recomputes."""
     length = jtu.tree_leaves(xs)[0].shape[0] if length is None else length
-    if size < 1 or length % size:
+    check_count("checkpoint_every", size)
+    if length % size:
         raise ValueError(
             f"`checkpoint_every` must divide the length {length}, got {size}. Use for "
             f"instance {_middle_divisor(length)}."

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
 
 from ._axes import check_axes, split
 from ._controller import AbstractController, renewed
-from ._errors import RESULTS
+from ._errors import check_count, RESULTS
 from ._keys import is_key
 from ._loops import scan
 from ._trajectory import Trajectory
@@ -170,8 +170,7 @@ class _Many(NamedTuple):
 
 
 def _check_call(env, key, length: int, start, env_axes) -> None:
-    if length < 1:
-        raise ValueError(f"`length` must be positive, got {length}.")
+    check_count("length", length)
     if not is_key(key):
         raise ValueError(
             "`key` must be a key of `jax.random.key`, not of the older "

@@ -235,7 +235,9 @@ def not_a_number(obs, key):
 
 
 def test_wrong_calls():
-    with pytest.raises(ValueError, match="`length` must be positive, got 0"):
+    with pytest.raises(
+        ValueError, match="`length` must be an integer of at least 1, got 0"
+    ):
         eqsim.rollout(ENV, nothing, jr.key(0), 0)
     with pytest.raises(ValueError, match=r"`action`.*\(nu,\) = \(1,\).*\(3,\)"):
         eqsim.rollout(ENV, lambda obs, key: obs[:3], jr.key(0), 1)

@@ -30,6 +30,7 @@ import jax.tree_util as jtu
 from jax import lax
 
 from .._each import pushed
+from .._errors import check_count
 from ..dynamics._articulated import factor, project, solve
 from ..dynamics._joint_space import joint_space_entries, linear_solver
 from ..kinematics._forward import (
@@ -174,12 +175,9 @@ class Newton(eqx.Module):
     tolerance: float | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
-        full = self.max_full_steps
-        if (full is not None and full < 1) or self.max_searched_steps < 0:
-            raise ValueError(
-                "`Newton` needs at least one full step and a non-negative number of "
-                f"searched steps, got {full} and {self.max_searched_steps}."
-            )
+        full, usual = self.max_full_steps, "the usual number"
+        check_count("Newton.max_full_steps", full, or_none=usual)
+        check_count("Newton.max_searched_steps", self.max_searched_steps, 0)
         if self.tolerance is not None and not self.tolerance > 0.0:
             raise ValueError(
                 f"`Newton.tolerance` must be positive or None, got {self.tolerance}."

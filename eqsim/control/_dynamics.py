@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._errors import check_finite, check_shape
+from .._errors import check_count, check_finite, check_shape
 from .._loops import scan
 from ..envs import AbstractEnv, AbstractTask
 from ..model import check_state, State, System
@@ -109,8 +109,7 @@ class Robot(AbstractStateDynamics):
     substeps: int = eqx.field(static=True, default=1)
 
     def __check_init__(self):
-        if self.substeps < 1:
-            raise ValueError(f"`substeps` must be positive, got {self.substeps}.")
+        check_count("substeps", self.substeps)
 
     @property
     def limits(self) -> Float[Array, "nu 2"]:

@@ -10,7 +10,7 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
-from .._errors import check_numbers, check_shape
+from .._errors import check_count, check_numbers, check_shape
 from ..model._fields import as_array
 from ._augmented_lagrangian import Penalty, solve_constrained
 from ._constraints import Multipliers
@@ -65,10 +65,11 @@ class Anneal(eqx.Module):
     stages: int = eqx.field(static=True, default=4)
 
     def __check_init__(self):
-        if not (0.0 <= self.end < self.start < np.inf) or self.stages < 2:
+        check_count("Anneal.stages", self.stages, 2)
+        if not 0.0 <= self.end < self.start < np.inf:
             raise ValueError(
-                "`Anneal` needs 0 <= `end` < `start` and at least 2 `stages`, got "
-                f"start={self.start}, end={self.end}, stages={self.stages}."
+                f"`Anneal` needs 0 <= `end` < `start`, got start={self.start} and "
+                f"end={self.end}."
             )
 
     def widths(self) -> Float[np.ndarray, " stages"]:
@@ -122,11 +123,9 @@ class ILQR(eqx.Module):
     lanes: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
-        for name in ("max_steps", "max_penalty_steps", "lanes"):
-            if vars(self)[name] is not None and vars(self)[name] < 1:
-                raise ValueError(
-                    f"`ILQR.{name}` must be positive, got {vars(self)[name]}."
-                )
+        check_count("ILQR.max_steps", self.max_steps)
+        check_count("ILQR.max_penalty_steps", self.max_penalty_steps)
+        check_count("ILQR.lanes", self.lanes, or_none="a number that fits the batch")
         not_negative = lambda x: x >= 0.0
         for name, accepted, expected in (
             ("atol", not_negative, "at least 0"),

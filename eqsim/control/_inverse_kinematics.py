@@ -11,7 +11,7 @@ from jax.core import Tracer
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float, Int
 
-from .._errors import check_finite, check_shape
+from .._errors import check_count, check_finite, check_shape
 from ..kinematics import difference, forward, integrate, site_poses
 from ..model import check_state, System
 from ..model._fields import as_array
@@ -248,8 +248,7 @@ def _check(sys: System, targets, q, posture, max_steps: int) -> None:
         raise ValueError("Inverse kinematics needs at least one `Target`.")
     if not posture > 0.0:
         raise ValueError(f"`posture` must be positive, got {posture}.")
-    if max_steps < 1:
-        raise ValueError(f"`max_steps` must be positive, got {max_steps}.")
+    check_count("max_steps", max_steps)
     check_finite("q", q)
     for target in targets:
         kind, names = "link" if target.link else "site", sys.sites.names

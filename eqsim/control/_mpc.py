@@ -10,6 +10,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._controller import AbstractController
+from .._errors import check_count
 from ..model import State
 from ._forward_pass import open_loop
 from ._ilqr import ILQR
@@ -54,12 +55,12 @@ class MPC(AbstractController):
 
     def __check_init__(self):
         horizon = self.problem.horizon
-        if not 0 <= self.delay <= horizon:
+        check_count("MPC.delay", self.delay, 0)
+        check_count("MPC.latency", self.latency, 0)
+        if self.delay > horizon:
             raise ValueError(
                 f"`MPC.delay` must be from 0 to the horizon ({horizon}), got {self.delay}."
             )
-        if self.latency < 0:
-            raise ValueError(f"`MPC.latency` must be at least 0, got {self.latency}.")
 
     def init(self, state: State, key: PRNGKeyArray) -> tuple[Any, Any]:
         """Compute the first plan.

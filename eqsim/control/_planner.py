@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._errors import check_numbers
+from .._errors import check_count, check_numbers
 from ._forward_pass import open_loop, total_cost
 from ._problem import Problem
 
@@ -156,10 +156,7 @@ def check_planner(planner: Any, sizes: tuple[str, ...], positive: tuple[str, ...
     """Raise `ValueError` unless sizes are at least 1, and numbers positive."""
     name = type(planner).__name__
     for field in sizes:
-        if vars(planner)[field] < 1:
-            raise ValueError(
-                f"`{name}.{field}` must be at least 1, got {vars(planner)[field]}."
-            )
+        check_count(f"{name}.{field}", vars(planner)[field])
     for field in positive:
         check_field(planner, field, lambda x: x > 0.0, "positive")
 

@@ -10,7 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from .._errors import check_shape
+from .._errors import check_count, check_shape
 from ..spatial import clamp
 from ._constraints import (
     Constraint,
@@ -63,8 +63,7 @@ class Problem(eqx.Module):
         self.constraints = tuple(constraints)
         limits = self.dynamics.limits if limits is None else jnp.asarray(limits)
         self.limits = _checked_limits(limits, self.dynamics.nu)
-        if horizon < 1:
-            raise ValueError(f"`horizon` must be positive, got {horizon}.")
+        check_count("horizon", horizon)
 
     def clip(self, action: Float[Array, " nu"]) -> Float[Array, " nu"]:
         """Return the nearest control within the limits."""

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from .._errors import check_count
 from .._loops import scan
 from ..model import State
 from ._env import AbstractEnv, check_action, Timestep
@@ -24,8 +25,7 @@ class AbstractTask(AbstractEnv):
     frame_skip: eqx.AbstractVar[int]
 
     def __check_init__(self):
-        if self.frame_skip < 1:
-            raise ValueError(f"`frame_skip` must be at least 1, got {self.frame_skip}.")
+        check_count("frame_skip", self.frame_skip)
 
     @abc.abstractmethod
     def initial(self, key: PRNGKeyArray) -> State:

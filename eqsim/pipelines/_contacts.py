@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._batching import batch_last
+from .._errors import check_count
 from ..collision import contact_plan
 from ..constraint._contact import ContactReport
 from ..kinematics._center_of_mass import tree_centers
@@ -206,11 +207,5 @@ def num_reported(sys: System, max_contacts: int | None) -> int:
 
 def check_max_contacts(pipeline: Any) -> None:
     """Check the largest number of contacts that a pipeline reports."""
-    most = pipeline.max_contacts
-    whole = isinstance(most, int | np.integer) and not isinstance(most, bool)
-    if most is None or (whole and most >= 0):
-        return
-    raise ValueError(
-        f"`{type(pipeline).__name__}.max_contacts` must be a non-negative integer, or "
-        f"None for {MOST_REPORTED}, got {most!r}."
-    )
+    name = f"{type(pipeline).__name__}.max_contacts"
+    check_count(name, pipeline.max_contacts, 0, or_none=str(MOST_REPORTED))

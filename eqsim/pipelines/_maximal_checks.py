@@ -6,6 +6,7 @@ import jax.tree_util as jtu
 import numpy as np
 from jax.core import Tracer
 
+from .._errors import check_count
 from ..collision import contact_plan
 from ..constraint import contact_dimensions
 from ..dynamics._passive import armature
@@ -18,8 +19,7 @@ _SHARES = ("stiffness", "damping", "erp", "relaxation", "restitution")
 
 def check_substeps(substeps: int) -> None:
     """Check that there is at least one substep."""
-    if not isinstance(substeps, int) or substeps < 1:
-        raise ValueError(f"`substeps` must be an integer, 1 or more, got {substeps!r}.")
+    check_count("substeps", substeps)
 
 
 def check_parameters(pipeline: eqx.Module) -> None:

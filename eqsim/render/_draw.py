@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, UInt8
 
+from .._errors import check_count
 from ..kinematics import forward
 from ..model import System
 from ._camera import Camera, camera_for
@@ -99,10 +100,8 @@ def _drawn(sys: System, q, camera: Camera, width: int, height: int):
 
 def check_image(sys: System, camera: Camera, width: int, height: int) -> None:
     """Raise the errors of `draw` before anything is compiled."""
-    if width < 1 or height < 1:
-        raise ValueError(
-            f"`width` and `height` must be positive, got {width} and {height}."
-        )
+    check_count("width", width)
+    check_count("height", height)
     if camera.follow is not None and camera.follow not in sys.links.names:
         raise ValueError(
             f"`camera.follow` is {camera.follow!r}, but no link has this name. Links: "

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from .._controller import AbstractController
+from .._errors import check_count
 from .._trajectory import Trajectory
 from ..envs import AbstractEnv
 from ..model import System
@@ -71,8 +72,7 @@ def show(
     env, recorded = recorded_moments(robot, trajectory, dt)
     if recorded:
         num_envs, randomize = len(recorded[0].robots.action), None
-    if num_envs < 1:
-        raise ValueError(f"`num_envs` must be at least 1, got {num_envs}.")
+    check_count("num_envs", num_envs)
     labels = dict(default_sliders(env.sys) if sliders is None else sliders)
     check_sliders(env.sys, labels)
     setup = Setup(env, tuple(labels.values()), policy, randomize)

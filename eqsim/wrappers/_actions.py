@@ -13,6 +13,7 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from .._errors import check_count
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ..spatial import clamp
 from ._wrapper import AbstractStateful, AbstractStateless, check_env, Lifetime
@@ -35,10 +36,7 @@ class ActionRepeat(AbstractStateless):
     repeat: int = eqx.field(static=True)
 
     def __check_init__(self):
-        if self.repeat < 1:
-            raise ValueError(
-                f"`ActionRepeat.repeat` must be at least 1, got {self.repeat}."
-            )
+        check_count("ActionRepeat.repeat", self.repeat)
 
     @property
     def lifetime(self) -> Lifetime:
@@ -193,11 +191,13 @@ class DelayAction(AbstractStateful):
     shortest: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
-        shortest = self.delay if self.shortest is None else self.shortest
-        if not (0 <= shortest <= self.delay and self.delay >= 1):
+        check_count("DelayAction.delay", self.delay)
+        none = "a constant delay"
+        check_count("DelayAction.shortest", self.shortest, 0, or_none=none)
+        if self.shortest is not None and self.shortest > self.delay:
             raise ValueError(
-                "`DelayAction` needs 0 <= shortest <= delay and 1 <= delay, got delay "
-                f"{self.delay} and shortest {self.shortest}."
+                f"`DelayAction.shortest` must be at most `delay` ({self.delay}), got "
+                f"{self.shortest}."
             )
 
     @property

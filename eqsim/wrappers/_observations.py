@@ -10,7 +10,7 @@ import jax.tree_util as jtu
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
-from .._errors import check_numbers
+from .._errors import check_count, check_numbers
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ..model._fields import as_array
 from ._wrapper import (
@@ -182,10 +182,7 @@ class StackObservation(AbstractStateful):
     number: int = eqx.field(static=True)
 
     def __check_init__(self):
-        if self.number < 1:
-            raise ValueError(
-                f"`StackObservation.number` must be at least 1, got {self.number}."
-            )
+        check_count("StackObservation.number", self.number)
 
     @property
     def lifetime(self) -> Lifetime:

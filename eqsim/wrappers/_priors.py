@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._errors import check_count
+
 
 _LOG_2PI = 1.8378770664093453
 _LOG_2 = 0.6931471805599453
@@ -36,12 +38,7 @@ class AbstractPrior(eqx.Module):
 
 
 def _check_size(prior: AbstractPrior) -> None:
-    value = prior.size
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(
-            f"`{type(prior).__name__}.size` must be an integer of at least 1, got "
-            f"{value}."
-        )
+    check_count(f"{type(prior).__name__}.size", prior.size)
 
 
 class OneHotSkills(AbstractPrior):

@@ -8,6 +8,7 @@ import jax.random as jr
 import jax.tree_util as jtu
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._errors import check_count
 from .._keys import is_key
 from ..envs import AbstractEnv, ResetOptions, Timestep
 from ._wrapper import AbstractPassThrough, AbstractWrapper, layers, Lifetime
@@ -76,8 +77,7 @@ def pool_resets(env: AbstractEnv, key: PRNGKeyArray, size: int) -> AbstractEnv:
     **Raises:** `ValueError` if the size is not positive, or a wrapper within the pool has
     a state that is kept over episodes.
     """
-    if size < 1:
-        raise ValueError(f"`size` must be positive, got {size}.")
+    check_count("size", size)
     depth = _depth(env)
     where = lambda env: _inner(env, depth)
     inside = where(env)

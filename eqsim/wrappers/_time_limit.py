@@ -7,6 +7,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from .._errors import check_count
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ._wrapper import AbstractStateful, Lifetime
 
@@ -20,9 +21,10 @@ class TimeLimitState(eqx.Module):
 
 def _as_count(n: Any) -> Any:
     """Convert an integer, or a batch of integers, to an array."""
-    if isinstance(n, float):
-        raise ValueError(f"`TimeLimit.length` must be an integer, got {n}.")
-    return jnp.asarray(n, jnp.int32) if isinstance(n, int | np.integer) else n
+    if isinstance(n, bool | int | float | str | np.generic):
+        check_count("TimeLimit.length", n)
+        return jnp.asarray(n, jnp.int32)
+    return n
 
 
 class TimeLimit(AbstractStateful):

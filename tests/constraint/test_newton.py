@@ -179,7 +179,7 @@ def test_line_search_is_needed(case, solved):
 @pytest.mark.parametrize(
     "settings, message",
     [
-        (dict(max_full_steps=0), "at least one full step"),
+        (dict(max_full_steps=0), "an integer of at least 1, or None"),
         (dict(max_searched_steps=-1), "non-negative number"),
         (dict(tolerance=0.0), "must be positive or None, got 0.0"),
     ],

@@ -334,14 +334,18 @@ def test_bad_input():
         Problem(CAR, PARK, 4, jnp.array([[0.0, 1.0], [2.0, 1.0]]))
     with pytest.raises(ValueError, match="`limits` must not be NaN"):
         Problem(CAR, PARK, 4, jnp.full((2, 2), jnp.nan))
-    with pytest.raises(ValueError, match="`horizon` must be positive, got 0"):
+    with pytest.raises(
+        ValueError, match="`horizon` must be an integer of at least 1, got 0"
+    ):
         Problem(CAR, PARK, 0)
     with pytest.raises(
         ValueError, match=r"`state_weight` must be a number or have shape"
     ):
         wrong = Quadratic(jnp.zeros(4), jnp.ones(3), 1.0)
         solver.solve(Problem(CAR, wrong, 4), AWAY)
-    with pytest.raises(ValueError, match="`ILQR.max_steps` must be positive, got 0"):
+    with pytest.raises(
+        ValueError, match="`ILQR.max_steps` must be an integer of at least 1, got 0"
+    ):
         ILQR(max_steps=0)
     with pytest.raises(ValueError, match="needs a robot on the pipeline `Generalized`"):
         ILQR(contact=control.Anneal(1e-2)).solve(problem, AWAY)

@@ -155,5 +155,7 @@ def test_batches_of_planners():
 @pytest.mark.parametrize("name", ("samples", "iterations"))
 @pytest.mark.quick_cases("samples")
 def test_refuses(name):
-    with pytest.raises(ValueError, match=rf"`MPPI.{name}` must be at least 1, got 0"):
+    with pytest.raises(
+        ValueError, match=rf"`MPPI.{name}` must be an integer of at least 1, got 0"
+    ):
         MPPI(**{name: 0})

@@ -95,11 +95,14 @@ def test_refuses():
         (lambda: MPPI(smoothing=0.0), r"`MPPI.smoothing` must be in \(0, 1\], got 0"),
         (lambda: MPPI(temperature=-1.0), "`MPPI.temperature` must be positive, got -1"),
         (lambda: MPPI(std=-0.1), "`MPPI.std` must be at least 0"),
-        (lambda: CEM(elites=0), "`CEM.elites` must be at least 1, got 0"),
+        (lambda: CEM(elites=0), "`CEM.elites` must be an integer of at least 1, got 0"),
         (lambda: CEM(samples=4, elites=5), "at most as many elites"),
         (lambda: CEM(momentum=1.0), r"`CEM.momentum` must be in \[0, 1\)"),
         (lambda: CEM(std=0.0), "`CEM.std` must be positive"),
-        (lambda: PredictiveSampling(knots=0), "knots` must be at least 1, got 0"),
+        (
+            lambda: PredictiveSampling(knots=0),
+            "knots` must be an integer of at least 1, got 0",
+        ),
         (lambda: PredictiveSampling(degree=2), "degree` must be 0, 1 or 3, got 2"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -227,7 +230,9 @@ def test_batches_of_environments():
 def test_mpc_refuses():
     with pytest.raises(ValueError, match=r"from 0 to the horizon \(15\), got 16"):
         MPC(CEM(), PROBLEM, delay=16)
-    with pytest.raises(ValueError, match="`MPC.latency` must be at least 0, got -1"):
+    with pytest.raises(
+        ValueError, match="`MPC.latency` must be an integer of at least 0, got -1"
+    ):
         MPC(CEM(), PROBLEM, latency=-1)
     with pytest.raises(ValueError, match="`pending`"):
         control.predict(ENV, TARGET, jnp.zeros((3, 2)))

@@ -279,7 +279,7 @@ def test_what_is_no_robot():
         (
             lambda: viewer.show(point(), num_envs=0),
             ValueError,
-            "`num_envs` must be at least 1, got 0",
+            "`num_envs` must be an integer of at least 1, got 0",
         ),
         (
             lambda: viewer.export(point(), np.zeros((2, 1)), fps=0.0),

@@ -66,6 +66,10 @@ def test_random_delay():
     _, undelayed = steps(env, now, ACTIONS)
     _, expected = steps(ENV, now.inner, ACTIONS)
     assert tree_allclose(undelayed, expected, rtol=1e-14, atol=1e-14)
-    for wrong in ((0, None), (2, 3), (2, -1)):
-        with pytest.raises(ValueError, match="0 <= shortest <= delay"):
+    for wrong, name in (
+        ((0, None), "delay"),
+        ((2, 3), "shortest"),
+        ((2, -1), "shortest"),
+    ):
+        with pytest.raises(ValueError, match=rf"`DelayAction\.{name}` must be"):
             DelayAction(ENV, *wrong)

@@ -132,7 +132,9 @@ def test_pool():
     found = {int(np.argmin(np.abs(known - obs).max(-1))) for obs in ends}
     gaps = [np.abs(known - obs).max(-1).min() for obs in ends]
     assert max(gaps) == 0.0 and found == set(range(5))
-    with pytest.raises(ValueError, match="`size` must be positive, got 0"):
+    with pytest.raises(
+        ValueError, match="`size` must be an integer of at least 1, got 0"
+    ):
         pool_resets(inner, jr.key(3), 0)
 
 

@@ -152,8 +152,14 @@ REFUSED = {
         "`num_envs` is 9; expected .* number of steps, 8",
     ),
     "no environments": ({"num_envs": 0}, "`num_envs` is 0"),
-    "no episode": ({"episode_length": 0}, "`episode_length` must be at least 1, got 0"),
-    "no pool": ({"pool_size": -1}, "`pool_size` must be at least 0, got -1"),
+    "no episode": (
+        {"episode_length": 0},
+        "`episode_length` must be an integer of at least 1, got 0",
+    ),
+    "no pool": (
+        {"pool_size": -1},
+        "`pool_size` must be an integer of at least 0, got -1",
+    ),
 }
 
 

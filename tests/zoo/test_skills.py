@@ -514,10 +514,13 @@ def test_refuses_environments(agent):
 
 
 def test_refuses_options():
-    with pytest.raises(ValueError, match="`DADS.components` must be at least 1, got 0"):
+    with pytest.raises(
+        ValueError, match="`DADS.components` must be an integer of at least 1, got 0"
+    ):
         dads(components=0)
     with pytest.raises(
-        ValueError, match="`DADS.random_skills` must be at least 0, got -1"
+        ValueError,
+        match="`DADS.random_skills` must be an integer of at least 0, got -1",
     ):
         dads(random_skills=-1)
     with pytest.raises(ValueError, match="would never be trained"):

@@ -107,7 +107,9 @@ def test_a_run_continues_without(monkeypatch, tmp_path, error, number):
 
 
 def test_errors(tmp_path):
-    with pytest.raises(ValueError, match="`every` must be at least 1, got 0"):
+    with pytest.raises(
+        ValueError, match="`every` must be an integer of at least 1, got 0"
+    ):
         Video(0)
     with pytest.raises(ValueError, match="needs a folder of the run: pass `out`"):
         train(Search(), Rail(), PLAN, callbacks=[Video()])

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..._calls import patterned
+from ..._errors import check_count
 from ...model import Cone, Integrator, System, validate
 from ._actuators import read_actuators
 from ._bodies import read_joints, read_links
@@ -69,6 +70,7 @@ def load_mjcf(
     - `ValueError`: MuJoCo rejects the file, a parameter is invalid, or `ignore`
         contains an unknown name.
     """
+    check_count("height_field_contacts", height_field_contacts)
     ignored = check_ignored(ignore)
     label, model, warnings = compile_source(source, assets)
     flags = read_flags(model)

@@ -38,8 +38,11 @@ class AbstractPlaygroundTask(AbstractEnv):
     frame_skip: eqx.AbstractVar[int]
 
     def __check_init__(self):
-        if self.frame_skip < 1:
-            raise ValueError(f"`frame_skip` must be at least 1, got {self.frame_skip}.")
+        skip = self.frame_skip
+        if not isinstance(skip, int | np.integer) or isinstance(skip, bool) or skip < 1:
+            raise ValueError(
+                f"`frame_skip` must be an integer of at least 1, got {skip!r}."
+            )
         with_sensors(self.pipeline)
 
     @property

@@ -227,7 +227,9 @@ def test_weights_are_fields():
 def test_refusals():
     with pytest.raises(ValueError, match="reads sensors, which `Spring` does not have"):
         Go1Joystick(pipeline=eqsim.Spring())
-    with pytest.raises(ValueError, match="`frame_skip` must be at least 1, got 0"):
+    with pytest.raises(
+        ValueError, match="`frame_skip` must be an integer of at least 1, got 0"
+    ):
         Go1Joystick(frame_skip=0)
     env = Go1Joystick()
     with pytest.raises(ValueError, match="robot of `Go1Joystick` is the same"):

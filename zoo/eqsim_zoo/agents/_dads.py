@@ -27,6 +27,7 @@ from ..blocks import (
     static,
     with_reward,
 )
+from ..blocks._hyperparameters import check_count
 from ._skill_agent import AbstractSkillAgent, collect_skills, init_skills, SkillState
 
 
@@ -100,14 +101,8 @@ class DADS(AbstractSkillAgent):
             "dynamics_updates",
             "random_skills",
         ):
-            if vars(self)[name] < 0:
-                raise ValueError(
-                    f"`DADS.{name}` must be at least 0, got {vars(self)[name]}."
-                )
-        if self.components < 1:
-            raise ValueError(
-                f"`DADS.components` must be at least 1, got {self.components}."
-            )
+            check_count(f"DADS.{name}", vars(self)[name], 0)
+        check_count("DADS.components", self.components)
         if not self.dynamics_update_freq and not self.dynamics_updates:
             raise ValueError(
                 "`DADS.dynamics_update_freq` and `dynamics_updates` are both 0, so the "

@@ -7,6 +7,8 @@ from eqsim import AbstractEnv, AutoReset, TimeLimit
 from eqsim.bridges import check_no_auto_reset
 from eqsim.wrappers import pool_resets
 
+from ._hyperparameters import check_count
+
 
 def training_env(
     env: AbstractEnv, episode_length: int, pool_size: int, key: PRNGKeyArray
@@ -23,8 +25,7 @@ def training_env(
 
     **Raises:** `ValueError` if the environment resets itself, or a number is out of range.
     """
-    if pool_size < 0:
-        raise ValueError(f"`pool_size` must be at least 0, got {pool_size}.")
+    check_count("pool_size", pool_size, 0)
     episode = evaluation_env(env, episode_length)
     return AutoReset(pool_resets(episode, key, pool_size) if pool_size else episode)
 
@@ -41,8 +42,7 @@ def evaluation_env(env: AbstractEnv, episode_length: int) -> TimeLimit:
         ": `train` adds `TimeLimit` and `AutoReset`, and agents keep statistics of "
         "observations in their state",
     )
-    if episode_length < 1:
-        raise ValueError(f"`episode_length` must be at least 1, got {episode_length}.")
+    check_count("episode_length", episode_length)
     return TimeLimit(env, episode_length)
 
 

@@ -45,12 +45,17 @@ def check_counts(agent: eqx.Module, *names: str) -> None:
 
 def _check_integers(agent: eqx.Module, names: tuple[str, ...], least: int) -> None:
     for name in names:
-        value = vars(agent)[name]
-        if not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(
-                f"`{type(agent).__name__}.{name}` must be an integer of at least "
-                f"{least}, got {value}."
-            )
+        check_count(f"{type(agent).__name__}.{name}", vars(agent)[name], least)
+
+
+def check_count(name: str, value: Any, least: int = 1) -> None:
+    """Raise `ValueError` unless a value is an integer, of Python or NumPy, of at least
+    `least`."""
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_integer or value < least:
+        raise ValueError(
+            f"`{name}` must be an integer of at least {least}, got {value!r}."
+        )
 
 
 def check_num_levels(agent: Any) -> None:

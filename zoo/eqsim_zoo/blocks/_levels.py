@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from ._hyperparameters import check_count
+
 
 _MOST = 4096
 
@@ -26,8 +28,7 @@ class Levels(eqx.Module):
     nu: int = eqx.field(static=True)
 
     def __check_init__(self):
-        if self.levels < 2:
-            raise ValueError(f"`levels` must be at least 2, got {self.levels}.")
+        check_count("levels", self.levels, 2)
         if self.count > _MOST:
             raise ValueError(
                 f"{self.levels} levels for each of {self.nu} actuators give "

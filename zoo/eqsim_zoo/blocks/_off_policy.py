@@ -19,7 +19,7 @@ from ._actions import check_action_bounds
 from ._collect import add_steps, collect, flatten_time, reset_envs, Running
 from ._encoding import AbstractAugmentation, augment, encoded_size, eyes, Through
 from ._encoding_agent import AbstractEncodingAgent, check_augmentations
-from ._hyperparameters import as_scalar, check_positive, static
+from ._hyperparameters import as_scalar, check_counts, check_positive, static
 from ._learner import mean_metrics
 from ._networks import Critic, MLP
 from ._parallel import check_divisible, replicate, shard_batch
@@ -99,10 +99,7 @@ class AbstractOffPolicy(AbstractEncodingAgent):
                 "`unroll_length`), more than the `capacity` of the replay buffer, "
                 f"{self.capacity}. Increase `capacity`, or collect fewer."
             )
-        if self.num_updates < 0:
-            raise ValueError(
-                f"`{name}.num_updates` must be at least 0, got {self.num_updates}."
-            )
+        check_counts(self, "num_updates")
         check_augmentations(name, self.augmentations)
         if self.shared_encoder and self.actor_parts != self.critic_parts:
             raise ValueError(

@@ -9,6 +9,8 @@ import jax.tree_util as jtu
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from ._hyperparameters import check_count
+
 
 class Transition(eqx.Module):
     """Transitions, with any leading axes.
@@ -64,11 +66,8 @@ class Replay(eqx.Module):
 
         **Raises:** `ValueError` if the capacity or the block is not positive.
         """
-        if capacity < 1 or block < 1:
-            raise ValueError(
-                "The capacity and the block size of a replay buffer must be at least "
-                f"1, got {capacity} and {block}."
-            )
+        check_count("capacity", capacity)
+        check_count("block", block)
         whole = -(-capacity // block) * block
         empty = lambda x: jnp.zeros((whole, *x.shape), x.dtype)
         # Two arrays, as each can be donated once.

@@ -14,6 +14,7 @@ from jaxtyping import Array, Int, Key
 from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent
 
 from ..blocks._environments import member_key
+from ..blocks._hyperparameters import check_count
 from ..data import Dataset
 from ._settings import describe
 
@@ -115,11 +116,9 @@ def members_of(
                 "alone. Pass a dataset (`data`)."
             )
         online.append(agent)
-    if not online or num_seeds < 1:
-        raise ValueError(
-            f"Got {len(online)} agents and `num_seeds` {num_seeds}; expected at least one of "
-            "each."
-        )
+    check_count("num_seeds", num_seeds)
+    if not online:
+        raise ValueError("Got no agents; expected at least one.")
     for agent in online[1:]:
         _check_alike(online[0], agent)
     leaves = [jtu.tree_leaves(agent) for agent in online]

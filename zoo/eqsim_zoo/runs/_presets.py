@@ -11,6 +11,7 @@ from ..agents._dads import DADS
 from ..agents._ppo import PPO
 from ..agents._sac import SAC
 from ..agents._shac import SHAC
+from ..blocks._hyperparameters import check_count
 from ._settings import unknown
 
 
@@ -36,11 +37,8 @@ class Preset:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
-        if self.steps < 1 or self.episode_length < 1:
-            raise ValueError(
-                f"`steps` and `episode_length` of a preset must be positive, got "
-                f"{self.steps} and {self.episode_length}."
-            )
+        check_count("steps", self.steps)
+        check_count("episode_length", self.episode_length)
 
     def with_steps(self, steps: int | float) -> "Preset":
         """Return the preset for another number of steps. If the learning rate reaches

@@ -18,6 +18,7 @@ from ..agents._dads import DADS
 from ..agents._skill_agent import AbstractSkillAgent, SkillState
 from ..blocks import SkillDynamics
 from ..blocks._environments import evaluation_env
+from ..blocks._hyperparameters import check_count
 
 
 CELLS = 20
@@ -134,8 +135,7 @@ def follow_skills(
 
     **Raises:** `ValueError` if a size is not positive, or `env` has auto-reset.
     """
-    if episodes < 1:
-        raise ValueError(f"`episodes` must be positive, got {episodes}.")
+    check_count("episodes", episodes)
     key_skills, key = jr.split(key)
     if skills is None:
         skills = default_skills(state, key_skills)

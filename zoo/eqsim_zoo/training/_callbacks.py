@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..blocks._hyperparameters import check_count
 from ..runs._curves import write_curves
 from ..runs._metrics import MetricsFile, Row
 from ..runs._plan import Counters
@@ -158,8 +159,8 @@ class EarlyStop(AbstractCallback):
     """
 
     def __init__(self, target: float = np.inf, patience: int | None = None):
-        if patience is not None and patience < 1:
-            raise ValueError(f"`patience` must be at least 1, got {patience}.")
+        if patience is not None:
+            check_count("patience", patience)
         self._target, self._patience, self._waited = target, patience, 0
 
     def start(self, run: Run, folder: pathlib.Path | None, turn: int) -> None:

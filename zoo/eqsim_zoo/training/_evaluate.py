@@ -26,6 +26,7 @@ from eqsim import (
 from ..agents import AbstractSkillAgent
 from ..blocks import replicate
 from ..blocks._environments import evaluation_env
+from ..blocks._hyperparameters import check_count
 from ..runs._members import Members
 
 
@@ -111,8 +112,7 @@ def evaluate_policy(
 
 
 def _episode(env: AbstractEnv, episodes: int, episode_length: int) -> TimeLimit:
-    if episodes < 1:
-        raise ValueError(f"`episodes` must be at least 1, got {episodes}.")
+    check_count("episodes", episodes)
     return evaluation_env(env, episode_length)
 
 

@@ -19,6 +19,7 @@ from eqsim.wrappers import robot
 
 from ..blocks import device_mesh, replicate
 from ..blocks._environments import evaluation_env, evaluation_key
+from ..blocks._hyperparameters import check_count
 from ..runs._members import Members
 from ..runs._run import Run, VIDEOS
 from ._callbacks import AbstractCallback, Turn
@@ -56,8 +57,7 @@ class Video(AbstractCallback):
         height: int = 240,
     ):
         for name, value in (("every", every), ("width", width), ("height", height)):
-            if value < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {value}.")
+            check_count(name, value)
         self._every, self._given, self._size = every, env, (width, height)
         self._folder, self._env = pathlib.Path(), env
         self._block, self._broken = 0, False

@@ -1,0 +1,79 @@
+"""Counts are integers: a float is refused, also a whole one."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from eqsim import Generalized, load_mjcf, Positional, rollout, Spring
+from eqsim.constraint import Newton
+from eqsim.control import CEM, ILQR, MPPI, PredictiveSampling
+from eqsim.envs import Ant, Hopper
+from eqsim.wrappers import (
+    ActionRepeat,
+    DelayAction,
+    OneHotSkills,
+    Pixels,
+    StackObservation,
+    TimeLimit,
+    UniformSkills,
+)
+
+
+ENV = Hopper()
+COUNTS = {
+    "frame_skip": lambda n: Ant(frame_skip=n),
+    "ActionRepeat.repeat": lambda n: ActionRepeat(ENV, n),
+    "DelayAction.delay": lambda n: DelayAction(ENV, n),
+    "DelayAction.shortest": lambda n: DelayAction(ENV, 5, n),
+    "StackObservation.number": lambda n: StackObservation(ENV, n),
+    "TimeLimit.length": lambda n: TimeLimit(ENV, n),
+    "width": lambda n: Pixels(ENV, n, 8),
+    "OneHotSkills.size": OneHotSkills,
+    "UniformSkills.size": UniformSkills,
+    "Generalized.max_contacts": lambda n: Generalized(max_contacts=n),
+    "substeps, Spring": lambda n: Spring(substeps=n),
+    "substeps, Positional": lambda n: Positional(substeps=n),
+    "Newton.max_full_steps": lambda n: Newton(max_full_steps=n),
+    "Newton.max_searched_steps": lambda n: Newton(max_searched_steps=n),
+    "MPPI.samples": lambda n: MPPI(samples=n),
+    "CEM.iterations": lambda n: CEM(iterations=n),
+    "PredictiveSampling.samples": lambda n: PredictiveSampling(samples=n),
+    "ILQR.max_steps": lambda n: ILQR(max_steps=n),
+    "ILQR.lanes": lambda n: ILQR(lanes=n),
+    "height_field_contacts": lambda n: load_mjcf("<mujoco/>", height_field_contacts=n),
+    "length": lambda n: rollout(
+        ENV, lambda obs, key: jnp.zeros(3), jax.random.key(0), n
+    ),
+    "checkpoint_every": lambda n: rollout(
+        ENV, lambda obs, key: jnp.zeros(3), jax.random.key(0), 4, checkpoint_every=n
+    ),
+}
+
+
+NUMBERS = 2.0, 0.3 / 0.1, 2.5, True, "2", np.float32(2.0)
+
+
+def check_all() -> None:
+    for name, make in COUNTS.items():
+        for number in NUMBERS:
+            words = f"`{name.split(',')[0]}` must be an integer of at least "
+            with pytest.raises(ValueError, match=words):
+                make(number)
+    three = np.int64(3)
+    assert Ant(frame_skip=three).dt == Ant(frame_skip=3).dt
+    assert ActionRepeat(ENV, three).dt == ActionRepeat(ENV, 3).dt
+
+
+def test_only_integers():
+    """In a process without type checks, as users have it."""
+    command = [sys.executable, "-W", "ignore", __file__]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+if __name__ == "__main__":
+    check_all()
