@@ -58,12 +58,11 @@ def work(out: pathlib.Path, number: int) -> None:
         print(ENDED)
         return
     if (out / "config.json").exists():
-        result = zoo.resume(out, agent=agent, env=env, **told)
+        zoo.resume(out, agent=agent, env=env, **told)
     else:
         folder = zoo.RunFolder(out, overwrite=True)
-        result = zoo.train(agent, env, plan, out=folder, **told)
-    if not result.interrupted:
-        print(ENDED)
+        zoo.train(agent, env, plan, out=folder, **told)
+    print(ENDED)
 
 
 def interrupt(number: int, seed: int) -> tuple[dict[str, Any], list[str]]:
@@ -196,7 +195,7 @@ def _end(process: _Process, kind: str, disk: _Disk, chance: random.Random) -> li
     problems = []
     if kind == "SIGTERM":
         code, said = process.signal(signal.SIGTERM)
-        return [] if code == 0 else [f"SIGTERM: {said}"]
+        return [] if code == 128 + signal.SIGTERM else [f"SIGTERM: {said}"]
     if kind == "two processes":
         process.stop()
         second = process.second()

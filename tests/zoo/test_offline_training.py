@@ -86,7 +86,8 @@ def test_stopped_and_resumed(name, data, tmp_path):
     args = {"eval_env": env, "out": tmp_path / "whole"}
     whole = zoo.train(agent, data, zoo.Plan(**QUICK), **args)
     args = {"eval_env": env, "out": tmp_path / "stopped", "callbacks": [Signal(3)]}
-    zoo.train(agent, data, zoo.Plan(**QUICK), **args)
+    with pytest.raises(KeyboardInterrupt):
+        zoo.train(agent, data, zoo.Plan(**QUICK), **args)
     resumed = zoo.resume(tmp_path / "stopped", agent=agent, env=env, data=data)
     assert bits(resumed.state) == bits(whole.state)
     assert resumed.counters.steps == 60

@@ -18,7 +18,13 @@ from zoo.states import bits, without_times
 
 from eqsim_zoo import load_run, Mix, Plan, resume, train
 from eqsim_zoo.runs import CheckpointError, read_about, read_metrics
-from eqsim_zoo.training import AbstractCallback, Checkpoint, EarlyStop
+from eqsim_zoo.training import (
+    AbstractCallback,
+    Checkpoint,
+    EarlyStop,
+    Interrupted,
+    Terminated,
+)
 
 
 TESTS = pathlib.Path(__file__).parents[1]
@@ -85,20 +91,22 @@ def same(result, whole, agent=Search()):
 def test_a_signal_saves_and_returns(whole, tmp_path, number):
     logger, before = Signal(5, number), signal.getsignal(number)
     out = tmp_path / "run"
-    result = train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=[logger])
-    assert result.interrupted == number and logger.closed
+    kind = Interrupted if number == signal.SIGINT else Terminated
+    with pytest.raises(kind) as caught:
+        train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=[logger])
+    result = caught.value.result
+    assert isinstance(caught.value, KeyboardInterrupt | SystemExit) and logger.closed
     assert signal.getsignal(number) is before
     assert result.counters.turn == 5 == read_metrics(out)[-1]["turn"]
     assert bits(load_run(out, **AGENT).state) == bits(result.state)
-    again = resume(out, **AGENT)
-    assert not again.interrupted
-    same(again, whole)
+    same(resume(out, **AGENT), whole)
 
 
 def test_rows_after_the_checkpoint_are_cut(whole, tmp_path):
     """As a crash leaves them: with more turns, and half a line."""
     out = tmp_path / "run"
-    train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=[Signal(5)])
+    with pytest.raises(KeyboardInterrupt):
+        train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=[Signal(5)])
     late = (whole.folder / "metrics.jsonl").read_text().splitlines()[5:8]
     with open(out / "metrics.jsonl", "a") as file:
         file.write("\n".join(late)[:-9])
@@ -110,7 +118,8 @@ def test_rows_after_the_checkpoint_are_cut(whole, tmp_path):
 
 def test_without_a_checkpoint_it_begins_anew(whole, tmp_path):
     out = tmp_path / "run"
-    train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=[Signal(2)])
+    with pytest.raises(KeyboardInterrupt):
+        train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=[Signal(2)])
     (out / "last.ckpt").unlink()
     same(resume(out, **AGENT), whole)
 
@@ -168,7 +177,8 @@ def test_skills_are_stopped_and_resumed(tmp_path):
     args |= {"turns": 8, "evaluations": 2}
     whole = train(agent, env, Plan(**args), out=tmp_path / "whole")
     stop = {"callbacks": [Signal(3)]}
-    train(agent, env, Plan(**args), out=tmp_path / "stopped", **stop)
+    with pytest.raises(KeyboardInterrupt):
+        train(agent, env, Plan(**args), out=tmp_path / "stopped", **stop)
     resumed = resume(tmp_path / "stopped", agent=agent, env=env)
     assert bits(resumed.state) == bits(whole.state)
 
@@ -267,7 +277,7 @@ def test_early_stop(whole, tmp_path):
     ):
         out = tmp_path / str(number)
         result = train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=[stop])
-        assert len(result.evaluations) == number and not result.interrupted
+        assert len(result.evaluations) == number
         assert (
             read_about(out / "last.ckpt")["counters"]["steps"] == result.counters.steps
         )

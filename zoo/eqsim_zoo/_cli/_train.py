@@ -22,7 +22,7 @@ from ..runs._recorded import as_learner
 from ..runs._settings import describe, full_name, parse, unknown
 from ..training import AbstractCallback, TensorBoard, Video, WeightsAndBiases
 from ..training._evaluate import Evaluation
-from ..training._result import Result
+from ..training._result import Interrupted, Result, Terminated
 from ..training._train import resume, train
 from ._errors import sentences
 from ._request import Logger, Names, Request
@@ -57,7 +57,7 @@ def run_training(request: Request, fields: dict[str, Any]) -> None:
             request.evaluations,
             request.episodes,
         )
-        with _abrupt():
+        with _interruptible(screen):
             result = train(
                 agents,
                 env if data is None else data,
@@ -85,7 +85,7 @@ def resume_run(
         video: write an animation of an episode at every n-th evaluation; 0 for none.
     """
     screen = console()
-    with sentences(), _abrupt():
+    with sentences(), _interruptible(screen):
         if steps:
             _note_annealing(screen, read_config(pathlib.Path(folder)), steps)
         told = _callbacks(video, logger, folder)
@@ -220,22 +220,25 @@ def _callbacks(
 
 
 @contextlib.contextmanager
-def _abrupt() -> Iterator[None]:
-    """End the process at the second Ctrl-C; files stay complete."""
+def _interruptible(screen: Console) -> Iterator[None]:
+    """End the process at the second Ctrl-C; files stay complete. After the first one, or
+    SIGTERM, say how to resume."""
     before: Any = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield
+    except (Interrupted, Terminated) as error:
+        done = error.result.counters
+        screen.print(
+            f"Stopped after turn {done.turn}, {done.steps:,} steps. Resume with `eqsim "
+            f"resume {error.result.folder}`."
+        )
+        number = signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT
+        raise SystemExit(128 + number) from None
     finally:
         signal.signal(signal.SIGINT, before)
 
 
 def _end(screen: Console, result: Result) -> None:
-    if result.interrupted:
-        screen.print(
-            f"Stopped after turn {result.counters.turn}, {result.counters.steps:,} steps. "
-            f"Resume with `eqsim resume {result.folder}`."
-        )
-        raise SystemExit(128 + result.interrupted)
     if result.evaluations:
         found: Evaluation = result.evaluations[-1][1]
         screen.print(evaluation_table(result.members, found))

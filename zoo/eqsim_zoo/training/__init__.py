@@ -21,7 +21,12 @@ from ._loggers import TensorBoard as TensorBoard, WeightsAndBiases as WeightsAnd
 from ._progress import (
     RunWarning as RunWarning,
 )
-from ._result import Result as Result, UnsavedError as UnsavedError
+from ._result import (
+    Interrupted as Interrupted,
+    Result as Result,
+    Terminated as Terminated,
+    UnsavedError as UnsavedError,
+)
 from ._saving import Checkpoint as Checkpoint
 from ._train import (
     resume as resume,

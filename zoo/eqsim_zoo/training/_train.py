@@ -29,7 +29,7 @@ from ._interrupt import listening
 from ._loop import Loop
 from ._processes import agreed, gathered, is_first
 from ._progress import Bar, Silent
-from ._result import Result, UnsavedError
+from ._result import ended, Result, UnsavedError
 from ._saving import Checkpoint, with_defaults
 from ._turn import nonfinite_of_members
 
@@ -61,13 +61,16 @@ def train(
         `Curves` are added, unless callbacks of these classes are given.
     - `progress`: true for a bar, or lines without a terminal.
 
-    SIGINT (Ctrl-C) ends the run after the current turn, with a checkpoint. With several
+    Ctrl-C (SIGINT) or SIGTERM ends the run after the current turn, with a checkpoint, by
+    an exception: later lines of a script do not run. With several
     processes (`jax.distributed`, `jax.set_mesh(device_mesh())`) all of them call this
     alike; process 0 writes and logs.
 
     **Raises:** `ValueError` if an argument is out of range; `FileExistsError` if the folder
     holds a run; `FloatingPointError` if numbers are not finite, of all members;
-    `UnsavedError` if the last checkpoint could not be written.
+    `UnsavedError` if the last checkpoint could not be written; `Interrupted`, a
+    `KeyboardInterrupt`, after Ctrl-C; `Terminated`, a `SystemExit`, after SIGTERM. The last
+    three have the `result`.
     """
     begin = time.monotonic()
     data, env = (source, eval_env) if isinstance(source, Dataset) else (None, source)
@@ -133,7 +136,7 @@ def resume(
     **Raises:** `FileNotFoundError` if there is no run; `CheckpointError` if its checkpoint
     is damaged or does not fit; `ValueError` if the agent is another one, or the run is
     complete, or began with a given `state` of which there is no checkpoint;
-    `FloatingPointError` and `UnsavedError` as `train`.
+    `FloatingPointError`, `UnsavedError`, `Interrupted` and `Terminated` as `train`.
     """
     begin = time.monotonic()
     run = open_run(folder, agent, env, data)
@@ -218,9 +221,7 @@ def _go(
     finally:
         shown.close()
     found = tuple(loop.evaluations)
-    result = Result(
-        run.members, loop.state, loop.counters, found, interrupt.number, folder
-    )
+    result = Result(run.members, loop.state, loop.counters, found, folder)
     if loop.unsaved:
         error = UnsavedError(
             f"The run in {str(folder)!r} ended after turn {loop.counters.turn}, which could "
@@ -229,6 +230,8 @@ def _go(
         )
         error.result = result
         raise error
+    if interrupt.number:
+        raise ended(interrupt.number, result)
     return result
 
 
