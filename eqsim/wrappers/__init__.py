@@ -4,6 +4,7 @@ randomization."""
 from ._actions import (
     AbstractConversion as AbstractConversion,
     ActionRepeat as ActionRepeat,
+    check_scalable as check_scalable,
     ClipAction as ClipAction,
     DelayAction as DelayAction,
     ScaleAction as ScaleAction,

@@ -127,31 +127,46 @@ class ClipAction(AbstractConversion):
         return clamp(action, low, high)
 
 
+def check_scalable(name: str, env: AbstractEnv, hint: str = "") -> None:
+    """Raise `ValueError` unless actions can be scaled to the action range of an
+    environment: each lower bound is below the upper one, and their difference is a finite
+    number. Skipped for traced ranges.
+
+    **Arguments:**
+
+    - `name`: name of the agent or wrapper in the message.
+    - `hint`: another remedy than to limit the actuator in the model.
+    """
+    span = env.action_range
+    if isinstance(span, Tracer) or span.ndim > 2:
+        return
+    span = np.asarray(span)
+    with np.errstate(over="ignore", invalid="ignore"):
+        width = span[:, 1] - span[:, 0]
+    bad = ~(np.isfinite(width) & (width > 0.0))
+    for k in np.flatnonzero(bad):
+        raise ValueError(
+            f"`{name}` scales actions, which needs a finite range, but that of actuator "
+            f"{env.sys.actuators.ctrl_names[k]!r} is {span[k].tolist()}. Limit it in the "
+            f"model (`ctrlrange`){hint}."
+        )
+
+
 class ScaleAction(AbstractConversion):
     r"""Rescales actions from [-1, 1] to the robot's action range.
 
     $u = l + \tfrac{1}{2} (a + 1) (h - l)$, also for actions outside [-1, 1]. The range
     is that of `env.sys`, also with `DomainRandomization`.
 
-    **Raises:** `ValueError` if the range of an actuator is infinite.
+    **Raises:** `ValueError` if the range of an actuator is infinite or empty, see
+    `check_scalable`.
     """
 
     env: AbstractEnv
 
     def __check_init__(self):
         check_env(self, self.env)
-        span = self.env.action_range
-        if isinstance(span, Tracer) or span.ndim > 2:
-            return
-        for name, row in zip(
-            self.sys.actuators.ctrl_names, np.asarray(span), strict=True
-        ):
-            if not np.all(np.isfinite(row)):
-                raise ValueError(
-                    "`ScaleAction` needs the range of every actuator, but that of "
-                    f"{name!r} is {row}. Limit it in the model file (`ctrlrange`), and "
-                    "put `ClipAction` around `ScaleAction`."
-                )
+        check_scalable("ScaleAction", self.env)
 
     @property
     def action_range(self) -> Float[Array, "nu 2"]:

@@ -73,3 +73,18 @@ def test_random_delay():
     ):
         with pytest.raises(ValueError, match=rf"`DelayAction\.{name}` must be"):
             DelayAction(ENV, *wrong)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    ((-3e38, 3e38), (1.0, 1.0), (1.0, -1.0), (0.0, jnp.inf), (-jnp.inf, jnp.inf)),
+    ids=str,
+)
+def test_ranges_without_a_scale(bounds):
+    """The span of the first one is too large for single precision."""
+    limits = jnp.asarray([bounds] * ENV.sys.nu, jnp.float32)
+    env = eqx.tree_at(lambda env: env.sys.actuators.ctrl_range, ENV, limits)
+    with pytest.raises(
+        ValueError, match="`ScaleAction` scales actions, .* of actuator '"
+    ):
+        ScaleAction(env)

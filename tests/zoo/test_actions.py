@@ -80,7 +80,7 @@ def test_squash_wraps(half_limited, getkey):
 def test_check_bounded(half_limited):
     """Also while JAX traces, as in a compiled `init`."""
     check_action_bounds(PPO(), Rail(2))
-    with pytest.raises(ValueError, match="`PPO` needs .* actuator 'motor1'"):
+    with pytest.raises(ValueError, match="`PPO` scales .* actuator 'motor1'"):
         check_action_bounds(PPO(), half_limited)
     env = AutoReset(TimeLimit(half_limited, 5))
     for fn in (PPO(levels=3).init, eqx.filter_jit(PPO(levels=3).init)):

@@ -207,6 +207,6 @@ BOUNDED = {name: agent for name, agent in AGENTS.items() if "ppo" not in name}
 def test_refuses_actions_without_bounds(agent):
     """Which PPO takes, with memory and without."""
     env = AutoReset(TimeLimit(eqsim.make("point_mass"), 8))
-    with pytest.raises(ValueError, match="with two bounds"):
+    with pytest.raises(ValueError, match="needs a finite range"):
         agent.init(jr.key(0), env)
     AGENTS["ppo"].init(jr.key(0), env)

@@ -9,7 +9,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from eqsim import AbstractEnv
-from eqsim.wrappers import AbstractConversion
+from eqsim.wrappers import AbstractConversion, check_scalable
 
 
 class Squash(AbstractConversion):
@@ -63,22 +63,25 @@ def _scaled(low, high, action):
 
 
 def check_action_bounds(agent: eqx.Module, env: AbstractEnv) -> None:
-    """Raise `ValueError` if the action range is not finite."""
-    bounds = env.action_range
-    if isinstance(bounds, Tracer):
-        bounds = _without_numbers(env)
+    """Raise `ValueError` unless the action range is finite and not empty, see
+    `check_scalable`."""
+    name, bounds = type(agent).__name__, env.action_range
+    hint = (
+        ", or use an agent that supports unbounded actions, such as `PPO` without "
+        "`levels`"
+    )
+    check_scalable(name, env, hint)
+    if not isinstance(bounds, Tracer):
+        return
+    bounds = _without_numbers(env)
     if isinstance(bounds, Tracer):
         return
-    if np.all(np.isfinite(bounds)):
-        return
-    for name, row in zip(env.sys.actuators.ctrl_names, np.asarray(bounds), strict=True):
-        if not np.all(np.isfinite(row)):
-            raise ValueError(
-                f"`{type(agent).__name__}` needs actions with two bounds, but those of "
-                f"actuator {name!r} are {row}. Limit it in the model (`ctrlrange`), or "
-                "use an agent that supports unbounded actions, such as `PPO` without "
-                "`levels`."
-            )
+    for k in np.flatnonzero(~np.all(np.isfinite(bounds), axis=1)):
+        raise ValueError(
+            f"`{name}` scales actions, which needs a finite range, but actuator "
+            f"{env.sys.actuators.ctrl_names[k]!r} has no limits. Limit it in the model "
+            f"(`ctrlrange`){hint}."
+        )
 
 
 def _without_numbers(env: AbstractEnv) -> Float[Array, "nu 2"]:
