@@ -224,10 +224,6 @@ def geom_plugins(source: Source) -> list[str]:
     return _named(source, "geom", source.model.geom_plugin >= 0)
 
 
-def sensor_plugins(source: Source) -> list[str]:
-    return _named(source, "sensor", source.model.sensor_plugin >= 0)
-
-
 def skins(source: Source) -> list[str]:
     return _named(source, "skin", np.ones(source.model.nskin, bool))
 

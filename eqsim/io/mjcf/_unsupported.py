@@ -282,13 +282,6 @@ FEATURES: tuple[Feature, ...] = (
         "replace the signed distance field by other shapes.",
         detect.geom_plugins,
     ),
-    Feature(
-        "plugin of sensor",
-        _NO,
-        "remove the sensor.",
-        detect.sensor_plugins,
-        key="sensor_plugin",
-    ),
     Feature("integrator", _NO, "set it to implicitfast.", detect.other_integrators),
     Feature(
         "noslip solver",
