@@ -365,7 +365,7 @@ def test_presets(monkeypatch):
     assert presets()[("search", "rail")]() is made
     with pytest.raises(TypeError):
         presets()[("search", "ant")] = lambda: made
-    with pytest.raises(ValueError, match="must be positive"):
+    with pytest.raises(ValueError, match="`steps` must be an integer of at least 1"):
         Preset(Search(), steps=0)
     with pytest.raises(ValueError, match="no preset 'qdx'. Did you mean 'qdax'"):
         find_preset("dads", "ant_omni", "qdx")

@@ -154,7 +154,7 @@ def test_transitions_keep_both_ends(getkey):
 
 def test_refusals():
     for capacity, size in ((0, 1), (4, 0)):
-        with pytest.raises(ValueError, match="must be at least 1"):
+        with pytest.raises(ValueError, match="must be an integer of at least 1"):
             Replay.create(example(), capacity, size)
     with pytest.raises(ValueError, match="in blocks of 2, got 3 rows"):
         Replay.create(example(), 4, 2).add(block(0, 3))

@@ -152,7 +152,7 @@ def test_refuses_plans(made):
         zoo.skills.reach_goals(agent, state, env, jnp.ones((1, 3)), jr.key(0))
     with pytest.raises(TypeError):
         zoo.skills.reach_goals(diayn(), state, env, goals, jr.key(0))
-    with pytest.raises(ValueError, match="must be positive"):
+    with pytest.raises(ValueError, match="`episodes` must be an integer of at least 1"):
         zoo.skills.follow_skills(agent, state, env, jr.key(0), episodes=0)
 
 
