@@ -142,7 +142,9 @@ def test_batches(getkey):
     assert nested.shape == (1, 3, 10, 20, 3)
     with pytest.raises(ValueError, match=r"batch shape \(3,\).*\(2,\)"):
         images(robots, q[0], FRONT)
-    with pytest.raises(ValueError, match="`width` must be an integer of at least 1, got 0"):
+    with pytest.raises(
+        ValueError, match="`width` must be an integer of at least 1, got 0"
+    ):
         images(sys, q[0], FRONT, width=0, height=5)
 
 

@@ -130,7 +130,9 @@ def test_both():
 def test_arguments():
     assert Pixels(Rail()).camera == eqsim.render.camera_for(Rail().sys)
     assert Pixels(Rail()).reset(jr.key(0))[1].obs.shape == (64, 64, 3)
-    with pytest.raises(ValueError, match="`width` must be an integer of at least 1, got 0"):
+    with pytest.raises(
+        ValueError, match="`width` must be an integer of at least 1, got 0"
+    ):
         Pixels(Rail(), 0, 16)
     with pytest.raises(ValueError, match="'leg'.*mass0, mass1"):
         Pixels(Rail(), camera=Camera(follow="leg"))
