@@ -4,7 +4,7 @@ r"""Bounds, with one-sided derivatives.
 are equal. States at bounds are common: an activation begins at zero, a joint stands at its
 limit. Here, a value on a bound is in the range, and the derivative is that of its inside;
 what begins beyond a threshold, such as the force of a tendon that becomes taut, has not
-begun at the threshold.
+begun at the threshold. NaN stays NaN.
 """
 
 import jax.numpy as jnp
@@ -35,11 +35,12 @@ def _one_value(low, high):
 
 def positive_part(x):
     r"""Compute $\max(x, 0)$; the derivative at zero is zero."""
-    return jnp.where(x > 0.0, x, 0.0)
+    return jnp.where(x <= 0.0, 0.0, x)
 
 
 def outside(x, low, high):
     """Compute how far `x` is above a range, or below it, which is negative; zero in the
     range, with zero derivatives on its bounds unless it has only one value."""
-    apart = jnp.where(x < low, x - low, jnp.where(x > high, x - high, 0.0))
+    beyond = jnp.where(x < low, x - low, x - high)
+    apart = jnp.where((x >= low) & (x <= high), 0.0, beyond)
     return jnp.where(low == high, x - _one_value(low, high), apart)

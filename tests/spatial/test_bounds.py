@@ -46,9 +46,12 @@ def test_derivatives_at_bounds(function, at, rates):
 
 
 def test_not_a_number_stays():
+    nan = jnp.nan
     for found in (
-        at_least(jnp.nan, 0.0),
-        at_most(jnp.nan, 0.0),
-        clamp(jnp.nan, 0.0, 1.0),
+        at_least(nan, 0.0),
+        at_most(nan, 0.0),
+        clamp(nan, 0.0, 1.0),
+        positive_part(nan),
+        outside(nan, 0.0, 1.0),
     ):
         assert jnp.isnan(found)
