@@ -13,7 +13,7 @@ from eqsim_zoo import evaluate, Evaluation
 from eqsim_zoo.blocks import training_env
 from eqsim_zoo.runs._members import members_of
 from eqsim_zoo.training import bootstrap_interval, interquartile_mean
-from eqsim_zoo.training._evaluate import evaluate_members
+from eqsim_zoo.training._evaluate import episode_keys, evaluate_members
 from eqsim_zoo.training._loop import best_agent
 
 
@@ -49,12 +49,14 @@ def test_is_a_plain_loop(state):
 
 
 @pytest.mark.slow
-def test_members_are_evaluated_in_the_same_episodes(state):
-    key = jax.random.key(5)
+def test_members_of_a_seed_are_evaluated_in_the_same_episodes(state):
+    key = lambda seed: jax.random.key(5 + seed)
     members = members_of([Search(), Search(rate=1.0)], 0, 1)
     both = jax.tree.map(lambda x: jnp.stack([x, x]), state)
-    found = evaluate_members(members, both, RAIL, key, 8, LENGTH)
-    alone = evaluate_members(members_of(AGENT, 0, 1), state, RAIL, key, 8, LENGTH)
+    run = lambda members, state: evaluate_members(
+        members, state, RAIL, episode_keys(members, key, 8), LENGTH
+    )
+    found, alone = run(members, both), run(members_of(AGENT, 0, 1), state)
     assert found.returns.shape == (2, 8) and alone.returns.shape == (1, 8)
     np.testing.assert_allclose(found.returns, np.repeat(alone.returns, 2, 0), rtol=1e-9)
 

@@ -32,7 +32,7 @@ def once(agent, state, env):
 
 def plain(agent, env, seed, steps, pool_size=8):
     """The last state, and the metrics of each iteration."""
-    env = training_env(env, 10, pool_size, pool_key(0))
+    env = training_env(env, 10, pool_size, pool_key(seed))
     state = eqx.filter_jit(lambda key: agent.init(key, env))(member_key(seed))
     metrics = []
     for _ in range(-(-steps // 8)):
@@ -83,10 +83,11 @@ def test_equal_runs_are_equal(tmp_path):
 
 
 def test_members_learn_as_by_themselves(tmp_path):
-    """Two rates with two seeds, in one program."""
+    """Two rates with two seeds, in one program, each with the pool of resets and the
+    evaluations of its seed."""
     agents = [Search(rate=0.1), Search(rate=0.5)]
     result = train(
-        agents, Rail(), Plan(160, num_seeds=2, pool_size=0, **SHORT), out=tmp_path / "m"
+        agents, Rail(), Plan(160, num_seeds=2, pool_size=8, **SHORT), out=tmp_path / "m"
     )
     assert result.members.count == 4
     assert result.members.labels() == [
@@ -95,14 +96,26 @@ def test_members_learn_as_by_themselves(tmp_path):
     rows = read_metrics(tmp_path / "m")
     for member, label in enumerate(result.members.labels()):
         agent = agents[member // 2]
-        state, metrics = plain(agent, Rail(), label["seed"], 160, pool_size=0)
+        state, metrics = plain(agent, Rail(), label["seed"], 160)
         close(result.members.pick(result.state, member), state)
         own = [row for row in rows if row["member"] == member]
         assert own[0]["loss"] == pytest.approx(metrics[0]["loss"])
-    alone = train(agents[1], Rail(), Plan(160, seed=0, pool_size=0, **SHORT))
-    for (steps, one), (other, many) in zip(alone.evaluations, result.evaluations):
-        assert steps == other
-        np.testing.assert_allclose(one.returns[0], many.returns[2], rtol=1e-9)
+    for seed in (0, 1):
+        alone = train(agents[1], Rail(), Plan(160, seed=seed, pool_size=8, **SHORT))
+        assert len(alone.evaluations) == len(result.evaluations)
+        for (steps, one), (other, many) in zip(alone.evaluations, result.evaluations):
+            assert steps == other
+            returns = many.returns[2 + seed]
+            np.testing.assert_allclose(one.returns[0], returns, rtol=1e-9)
+
+
+def test_a_pool_with_wrappers_outside():
+    """The pools of several seeds are found behind wrappers that draw in every episode."""
+    env = eqsim.wrappers.NoisyObservation(Rail(), noise=0.1)
+    plan = Plan(40, num_seeds=2, pool_size=8, **SHORT)
+    both = train(Search(), env, plan)
+    alone = train(Search(), env, Plan(40, seed=1, pool_size=8, **SHORT))
+    close(both.members.pick(both.state, 1), alone.state)
 
 
 @given(

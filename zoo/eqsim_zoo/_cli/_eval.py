@@ -18,7 +18,7 @@ from ..runs._folder import load_run
 from ..runs._run import BEST, Run
 from ..skills._paths import default_skills, follow_skills
 from ..skills._plots import write_skills
-from ..training._evaluate import evaluate_members, Evaluation
+from ..training._evaluate import episode_keys, evaluate_members, Evaluation
 from ..training._video import Episode, run_episode, write_episode
 from ._errors import sentences
 from ._report import group_line, groups, report
@@ -68,8 +68,7 @@ def evaluate_run(
             run.members,
             run.state,
             run.environment(),
-            key,
-            episodes,
+            episode_keys(run.members, lambda _: key, episodes),
             run.plan.episode_length,
         )
     _show(screen, run, found)

@@ -47,13 +47,12 @@ def evaluation_env(env: AbstractEnv, episode_length: int) -> TimeLimit:
 
 
 def pool_key(seed: int) -> PRNGKeyArray:
-    """Return the random key of the pool of resets of a run."""
+    """Return the random key of the pool of resets of a member."""
     return jax.random.fold_in(jax.random.key(seed), 1)
 
 
 def evaluation_key(seed: int, turn: int) -> PRNGKeyArray:
-    """Return the random key of the evaluation after a turn, the same for all members of
-    a run."""
+    """Return the random key of the evaluation of a member after a turn."""
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 2), turn)
 
 

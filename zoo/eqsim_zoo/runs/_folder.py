@@ -66,14 +66,15 @@ def with_state(run: Run, path: pathlib.Path) -> Run:
 
 
 def run_env(run: Run) -> Any:
-    """Return the training source: an environment with auto-reset, or a dataset."""
+    """Return the training source: an environment with auto-reset, whose pool of resets
+    depends on the seed of a member (`MemberEnvs` for several seeds), or a dataset."""
     plan, env = run.plan, run.env
     if env is None:
         return run.data
     if run.data is not None:
         env = Recorded(env, run.data)
-    key = pool_key(plan.seed)
-    return training_env(env, plan.episode_length, plan.pool_size, key)
+    sizes = plan.episode_length, plan.pool_size
+    return run.members.envs(lambda seed: training_env(env, *sizes, pool_key(seed)))
 
 
 def open_run(

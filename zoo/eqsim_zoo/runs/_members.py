@@ -12,11 +12,25 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent
+from eqsim.wrappers import layers, PooledResets
 
 from ..blocks._environments import member_key
 from ..blocks._hyperparameters import check_count
 from ..data import Dataset
 from ._settings import describe
+
+
+class MemberEnvs(eqx.Module):
+    """Environments of several members that differ in their pools of resets.
+
+    **Arguments:**
+
+    - `varied`: environment with the pools, which have a leading member axis.
+    - `shared`: environment with everything else.
+    """
+
+    varied: AbstractEnv
+    shared: AbstractEnv
 
 
 class Members(eqx.Module):
@@ -49,6 +63,34 @@ class Members(eqx.Module):
         run = lambda varied, *args: f(eqx.combine(varied, self.shared), *args)
         return eqx.filter_vmap(run)(self.varied, *args)
 
+    def each_in(self, source: Any, f: Callable[..., Any], *args: Any) -> Any:
+        """Map `f(agent, source, *args)` over members, see `each`; of `MemberEnvs`, each
+        gets its own environment."""
+        if not isinstance(source, MemberEnvs):
+            return self.each(lambda agent, *args: f(agent, source, *args), *args)
+        run = lambda agent, varied, *args: f(
+            agent, eqx.combine(varied, source.shared), *args
+        )
+        return self.each(run, source.varied, *args)
+
+    def envs(self, make: Callable[[int], AbstractEnv]) -> Any:
+        """Return `make(seed)` for the seeds of all members: one environment if there is
+        one seed or no pool of resets, else `MemberEnvs`."""
+        numbers = sorted({*self.seeds})
+        envs = [make(seed) for seed in numbers]
+        if len(envs) == 1 or not _pools(envs[0]):
+            return envs[0]
+        rows = np.searchsorted(numbers, self.seeds)
+        stack = lambda *pools: jnp.stack([pools[row] for row in rows])
+        pools = jtu.tree_map(stack, *map(_pools, envs))
+        whole = eqx.tree_at(_pools, envs[0], pools)
+        mask = eqx.tree_at(
+            _pools,
+            jtu.tree_map(lambda _: False, whole),
+            jtu.tree_map(lambda _: True, pools),
+        )
+        return MemberEnvs(*eqx.partition(whole, mask))
+
     def agent(self, member: int) -> AbstractOnlineAgent:
         """Return the agent of one member."""
         return eqx.combine(self.pick(self.varied, member), self.shared)
@@ -64,13 +106,13 @@ class Members(eqx.Module):
         keys = [member_key(seed) for seed in self.seeds]
         return jnp.stack(keys) if self.many else keys[0]
 
-    def init(self, env: AbstractEnv | Dataset) -> Any:
+    def init(self, env: AbstractEnv | MemberEnvs | Dataset) -> Any:
         """Return the initial states of all members."""
         state = _init(self, env, self.keys())
         # Aliased buffers cannot be donated.
         return jtu.tree_map(lambda x: jnp.copy(x) if eqx.is_array(x) else x, state)
 
-    def skeleton(self, env: AbstractEnv | Dataset) -> Any:
+    def skeleton(self, env: AbstractEnv | MemberEnvs | Dataset) -> Any:
         """Return shapes and types of the result of `init`, without computing it."""
         return eqx.filter_eval_shape(_init, self, env, self.keys())
 
@@ -89,8 +131,14 @@ class Members(eqx.Module):
 
 
 @eqx.filter_jit
-def _init(members: Members, env: AbstractEnv | Dataset, keys: Key[Array, "..."]) -> Any:
-    return members.each(lambda agent, key: agent.init(key, env), keys)
+def _init(
+    members: Members, env: AbstractEnv | MemberEnvs | Dataset, keys: Key[Array, "..."]
+) -> Any:
+    return members.each_in(env, lambda agent, env, key: agent.init(key, env), keys)
+
+
+def _pools(env: AbstractEnv) -> list[Any]:
+    return [x.starts for x in layers(env) if isinstance(x, PooledResets)]
 
 
 def members_of(

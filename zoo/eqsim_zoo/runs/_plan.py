@@ -18,10 +18,12 @@ class Plan:
     - `steps`: control steps of each member, summed over its environments. A run ends with
         the iteration in which this number is reached.
     - `seed`: first seed.
-    - `num_seeds`: number of seeds, trained in one program.
+    - `num_seeds`: number of seeds, trained in one program. The result of each is that
+        of a run with this seed alone, up to rounding.
     - `episode_length`: maximum number of control steps of an episode.
     - `pool_size`: number of precomputed resets from which initial states are drawn; 0
-        computes a reset for each episode, which is slow in a batch. See `training_env`.
+        computes a reset for each episode, which is slow in a batch. Each seed has its
+        own. See `training_env`.
     - `turns`: approximate number of rows of metrics. A turn is one compiled call.
     - `evaluations`: number of evaluations; 0 disables them.
     - `episodes`: number of episodes of each evaluation.

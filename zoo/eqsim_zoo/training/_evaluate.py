@@ -116,16 +116,34 @@ def _episode(env: AbstractEnv, episodes: int, episode_length: int) -> TimeLimit:
     return evaluation_env(env, episode_length)
 
 
+def episode_keys(
+    members: Members, key: Callable[[int], PRNGKeyArray], episodes: int
+) -> Key[Array, "*members episodes"]:
+    """Return the keys of the episodes of all members.
+
+    **Arguments:**
+
+    - `key`: function from the seed of a member to a key. Members with the same seed have
+        the same episodes.
+    """
+    keys = [jr.split(key(seed), episodes) for seed in members.seeds]
+    return jnp.stack(keys) if members.many else keys[0]
+
+
 def evaluate_members(
     members: Members,
     state: Any,
     env: AbstractEnv,
-    key: PRNGKeyArray,
-    episodes: int,
+    keys: Key[Array, "*members episodes"],
     episode_length: int,
 ) -> Evaluation:
-    """Evaluate all members in the same episodes; results have an axis of members."""
-    keys, episode = jr.split(key, episodes), evaluation_env(env, episode_length)
+    """Evaluate all members; results have an axis of members.
+
+    **Arguments:**
+
+    - `keys`: keys of the episodes, see `episode_keys`.
+    """
+    episode = evaluation_env(env, episode_length)
     if members.many or jax.process_count() > 1:
         return evaluation_of(
             members, run_members(members, state, episode, keys, episode_length)
@@ -139,12 +157,12 @@ def run_members(
     members: Members,
     state: Any,
     env: TimeLimit,
-    keys: Key[Array, " episodes"],
+    keys: Key[Array, "*members episodes"],
     length: int,
 ) -> Any:
     """Run all members in one program; return the input of `evaluation_of`."""
-    run = lambda agent, state: _run_agent(agent, state, env, keys, length)
-    return replicate(members.each(run, state))
+    run = lambda agent, state, keys: _run_agent(agent, state, env, keys, length)
+    return replicate(members.each(run, state, keys))
 
 
 def evaluation_of(members: Members, kept: Any) -> Evaluation:

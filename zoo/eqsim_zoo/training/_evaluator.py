@@ -4,14 +4,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
-import jax.random as jr
 
 from eqsim import AbstractEnv
 
 from ..blocks._environments import evaluation_env, evaluation_key
 from ..runs._members import Members
 from ..runs._plan import Plan
-from ._evaluate import evaluate_members, Evaluation, evaluation_of, run_members
+from ._evaluate import (
+    episode_keys,
+    evaluate_members,
+    Evaluation,
+    evaluation_of,
+    run_members,
+)
 
 
 class Evaluator:
@@ -45,12 +50,12 @@ class Evaluator:
         plan = self._plan
         if self._program is None:
             assert self._env is not None
-            key = evaluation_key(plan.seed, turn)
-            sizes = plan.episodes, plan.episode_length
-            return evaluate_members(self._members, state, self._env, key, *sizes)
+            where = self._env, self._keys(turn), plan.episode_length
+            return evaluate_members(self._members, state, *where)
         run = self._program.result()
         args = self._members, state, self._episode, self._keys(turn)
         return evaluation_of(self._members, run(*args, plan.episode_length))
 
     def _keys(self, turn: int) -> Any:
-        return jr.split(evaluation_key(self._plan.seed, turn), self._plan.episodes)
+        key = lambda seed: evaluation_key(seed, turn)
+        return episode_keys(self._members, key, self._plan.episodes)

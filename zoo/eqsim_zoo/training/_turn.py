@@ -14,7 +14,7 @@ from eqsim import AbstractEnv
 
 from ..blocks import replicate
 from ..data import Dataset
-from ..runs._members import Members
+from ..runs._members import MemberEnvs, Members
 
 
 EPISODES = ("return", "length")
@@ -44,7 +44,7 @@ class Report(NamedTuple):
 
 
 def run_turn(
-    members: Members, env: AbstractEnv | Dataset, n: int, state: Any
+    members: Members, env: AbstractEnv | MemberEnvs | Dataset, n: int, state: Any
 ) -> tuple[Any, Report]:
     """Run the iterations of a turn for all members.
 
@@ -64,11 +64,12 @@ def run_turn(
 
 @eqx.filter_jit(donate="all-except-first")
 def _run(
-    fixed: tuple[Members, AbstractEnv | Dataset, Int[Array, ""]], state: Any
+    fixed: tuple[Members, AbstractEnv | MemberEnvs | Dataset, Int[Array, ""]],
+    state: Any,
 ) -> tuple[Any, Any]:
     members, env, n = fixed
-    run = lambda agent, state: _iterations(agent, state, env, n)
-    state, counted = members.each(run, state)
+    run = lambda agent, env, state: _iterations(agent, state, env, n)
+    state, counted = members.each_in(env, run, state)
     return state, replicate(counted)
 
 

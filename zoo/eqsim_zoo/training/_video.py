@@ -89,7 +89,7 @@ class Video(AbstractCallback):
             turn.run.members,
             gathered(turn.state),
             self._env,
-            evaluation_key(plan.seed, 0),
+            evaluation_key(turn.run.members.seeds[member], 0),
             member,
             plan.episode_length,
         )
