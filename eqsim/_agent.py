@@ -36,14 +36,16 @@ class AbstractAgent(eqx.Module):
     @abc.abstractmethod
     def act(
         self, state: Any, obs: Any, *, key: PRNGKeyArray | None = None
-    ) -> Float[Array, " nu"]:
-        """Compute the action for one observation.
+    ) -> Float[Array, "*batch nu"]:
+        """Compute the action for one observation; the agents of eqsim-zoo also take
+        observations with leading batch axes, which the actions then have too.
 
         **Arguments:**
 
-        - `state`: state from `init`, `update` or `iterate`.
-        - `obs`: observation of one environment; use `jax.vmap` for many. An agent with
-            memory acts as in the first step of an episode.
+        - `state`: state from `init`, `update` or `iterate`, of one member.
+        - `obs`: observation of one environment, or a batch. An agent with memory acts as
+            in the first step of an episode. For a batch and an agent of a plugin that
+            takes none, use `jax.vmap`.
         - `key`: key to sample an action, as in training; without a key, the action is
             deterministic.
         """
@@ -107,7 +109,7 @@ class _Policy(eqx.Module):
     state: Any
     sample: bool = eqx.field(static=True)
 
-    def __call__(self, obs: Any, key: PRNGKeyArray) -> Float[Array, " nu"]:
+    def __call__(self, obs: Any, key: PRNGKeyArray) -> Float[Array, "*batch nu"]:
         return self.agent.act(self.state, obs, key=key if self.sample else None)
 
 

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from eqsim import AbstractEnv, AbstractOnlineAgent
 from eqsim.wrappers import Statistics
 from eqsim_zoo.blocks import (
+    acts_on_batches,
     add_steps,
     as_scalar,
     check_action_bounds,
@@ -155,6 +156,7 @@ class EvolutionStrategy(AbstractOnlineAgent):
             sizes,
         )
 
+    @acts_on_batches
     def act(
         self, state: EvolutionState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from eqsim import AbstractEnv, AbstractOnlineAgent
 from eqsim.wrappers import Statistics
 from eqsim_zoo.blocks import (
+    acts_on_batches,
     add_steps,
     as_scalar,
     cast_floats,
@@ -137,6 +138,7 @@ class CrossEntropy(AbstractOnlineAgent):
             jnp.zeros((), jnp.int32),
         )
 
+    @acts_on_batches
     def act(
         self, state: CrossEntropyState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:

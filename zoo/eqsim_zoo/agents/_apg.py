@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from eqsim import AbstractEnv, AbstractOnlineAgent
 
 from ..blocks import (
+    acts_on_batches,
     add_noise,
     as_scalar,
     cast_floats,
@@ -97,6 +98,7 @@ class APG(AbstractOnlineAgent):
         learner = Learner.create(DeterministicPolicy(network), optimizer)
         return APGState(learner, world, key)
 
+    @acts_on_batches
     def act(
         self, state: APGState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:

@@ -11,6 +11,7 @@ from eqsim import AbstractEnv, AbstractOnlineAgent
 from eqsim.wrappers import Statistics
 
 from ..blocks import (
+    acts_on_batches,
     add_steps,
     as_scalar,
     cast_floats,
@@ -97,6 +98,7 @@ class ARS(AbstractOnlineAgent):
             weights, init_statistics(obs), jnp.array(env.action_range), key, steps
         )
 
+    @acts_on_batches
     def act(
         self, state: ARSState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:

@@ -12,6 +12,7 @@ from eqsim import AbstractEnv, AbstractOnlineAgent
 from eqsim.wrappers import Statistics
 
 from ..blocks import (
+    acts_on_batches,
     add_steps,
     as_scalar,
     cast_floats,
@@ -100,6 +101,7 @@ class ES(AbstractOnlineAgent):
             jnp.zeros((), jnp.int32),
         )
 
+    @acts_on_batches
     def act(
         self, state: ESState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:

@@ -37,7 +37,7 @@ class AbstractGoalAgent(AbstractAgent):
 
     def act(
         self, state: Any, obs: Any, *, key: PRNGKeyArray | None = None
-    ) -> Float[Array, " nu"]:
+    ) -> Float[Array, "*batch nu"]:
         if not isinstance(obs, dict) or not {OBSERVATION, DESIRED} <= {*obs}:
             raise ValueError(
                 f"`{type(self).__name__}` needs an observation with {OBSERVATION!r} "

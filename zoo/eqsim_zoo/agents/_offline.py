@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from eqsim import AbstractAgent, AbstractEnv, AbstractRecurrentAgent
 
 from ..blocks import (
+    acts_on_batches,
     as_scalar,
     cast_floats,
     check_action_bounds,
@@ -94,6 +95,7 @@ class AbstractOfflineAgent(AbstractAgent):
         agent = cast_floats(self, bounds.dtype)
         return agent.begin(key, Start(agent, obs, bounds))
 
+    @acts_on_batches
     def act(
         self, state: Any, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:

@@ -15,6 +15,7 @@ from eqsim.wrappers import ScaleAction
 from ..blocks import (
     Actor,
     ActorCritic,
+    acts_on_batches,
     add_steps,
     cast_floats,
     check_action_bounds,
@@ -138,6 +139,7 @@ class PPO(AbstractProximalAgent, AbstractEncodingAgent):
             jnp.zeros((), jnp.int32),
         )
 
+    @acts_on_batches
     def act(
         self, state: PPOState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:

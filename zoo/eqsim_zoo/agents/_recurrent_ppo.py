@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from eqsim import AbstractEnv, AbstractRecurrentAgent
 
 from ..blocks import (
+    acts_on_batches,
     add_steps,
     cast_floats,
     check_divisible,
@@ -150,6 +151,7 @@ class RecurrentPPO(
             jnp.zeros((), jnp.int32),
         )
 
+    @acts_on_batches
     def act(
         self, state: RecurrentPPOState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:

@@ -12,6 +12,7 @@ from eqsim import AbstractEnv
 
 from ..blocks import (
     AbstractOffPolicy,
+    acts_on_batches,
     as_scalar,
     cast_floats,
     collect_to_replay,
@@ -137,6 +138,7 @@ class SAC(AbstractOffPolicy):
             key=key,
         )
 
+    @acts_on_batches
     def act(
         self, state: SACState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from eqsim import AbstractEnv, AbstractOnlineAgent
 
 from ..blocks import (
+    acts_on_batches,
     as_scalar,
     cast_floats,
     check_positive,
@@ -158,6 +159,7 @@ class SHAC(AbstractOnlineAgent):
             key,
         )
 
+    @acts_on_batches
     def act(
         self, state: SHACState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:

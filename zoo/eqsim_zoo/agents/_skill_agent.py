@@ -13,6 +13,7 @@ from eqsim import AbstractEnv, AbstractOnlineAgent
 from eqsim.wrappers import AbstractDescriptor, OneHotSkills, ScaleAction, Skills
 
 from ..blocks import (
+    acts_on_batches,
     add_steps,
     as_scalar,
     check_ranges,
@@ -116,6 +117,7 @@ class AbstractSkillAgent(AbstractOnlineAgent):
         - `key`: random key of rewards that are estimated from samples.
         """
 
+    @acts_on_batches
     def act(
         self, state: SkillState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:

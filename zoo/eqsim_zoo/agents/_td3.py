@@ -13,6 +13,7 @@ from eqsim import AbstractEnv
 
 from ..blocks import (
     AbstractOffPolicy,
+    acts_on_batches,
     add_noise,
     as_scalar,
     cast_floats,
@@ -110,6 +111,7 @@ class TD3(AbstractOffPolicy):
             key=key,
         )
 
+    @acts_on_batches
     def act(
         self, state: TD3State, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:

@@ -1,5 +1,6 @@
 """Building blocks of agents: networks, replay, returns, collection of steps."""
 
+from ._acting import acts_on_batches as acts_on_batches
 from ._actions import (
     check_action_bounds as check_action_bounds,
     scale as scale,

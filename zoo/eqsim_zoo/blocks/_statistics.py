@@ -111,10 +111,18 @@ def _updated(
 
 def normalize(statistics: ObservationStatistics | None, obs: Any) -> Any:
     """Subtract the mean and divide by the standard deviation, clipped to `LIMIT`, all
-    vectors of one observation. Without statistics, return the observation unchanged."""
+    vectors of one observation. Without statistics, return the observation unchanged.
+
+    **Raises:** `ValueError` if a vector has another shape than its statistics.
+    """
     if statistics is None:
         return obs
     if isinstance(statistics, Statistics):
+        if jnp.shape(obs) != statistics.mean.shape:
+            raise ValueError(
+                f"An observation must have shape {statistics.mean.shape}, as those of its "
+                f"statistics, got {jnp.shape(obs)}. For a batch, use `jax.vmap`."
+            )
         return jnp.clip(statistics.normalize(obs), -LIMIT, LIMIT)
     one = lambda k, x: normalize(statistics[k], x) if k in statistics else x
     if not isinstance(obs, dict):

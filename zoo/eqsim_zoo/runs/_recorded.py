@@ -117,7 +117,7 @@ class Offline(AbstractOnlineAgent):
 
     def act(
         self, state: OfflineState, obs: Any, *, key: PRNGKeyArray | None = None
-    ) -> Float[Array, " nu"]:
+    ) -> Float[Array, "*batch nu"]:
         return self.agent.act(state.learned, obs, key=key)
 
     def update(
