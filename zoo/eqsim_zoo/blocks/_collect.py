@@ -23,6 +23,7 @@ from eqsim.wrappers import (
 
 from ._encoding import is_vector
 from ._encoding_agent import AbstractEncodingAgent
+from ._nonfinite import count_nonfinite, nonfinite_flags
 from ._parallel import map_shards, replicate, shard_batch
 from ._replay import Transition
 
@@ -98,7 +99,9 @@ def collect(
 
     **Returns:** the environments; transitions with axes (environment, time); and a report:
     mean `return` and `length` of the episodes that ended last, NaN before the first one
-    has; the number of `episodes` that ended; and the number of `steps`.
+    has; the number of `episodes` that ended; the number of `steps`; and the numbers of
+    steps whose reward, observation or reward term is not finite (`nonfinite_rewards`,
+    `nonfinite_observations`, `nonfinite_term/NAME`).
     """
     keys = shard_batch(jr.split(key, running.lengths.shape[0]))
 
@@ -118,7 +121,7 @@ def collect(
     start = running.state, running.timestep
     if running.memory is not None:
         start += (running.memory,)
-    (steps, after), last = map_shards(run, (start, keys), (env, policy))
+    (steps, after, flags), last = map_shards(run, (start, keys), (env, policy))
     before = jtu.tree_map(
         lambda x, y: jnp.concatenate([x[:, None], y[:, :-1]], axis=1),
         running.obs,
@@ -135,13 +138,14 @@ def collect(
     # Before the first episode has ended its length is 0.
     known = jnp.where(means[1] > 0, means, jnp.nan)
     report = {"return": known[0], "length": known[1], "episodes": count, "steps": total}
-    return new, transitions, report
+    return new, transitions, report | count_nonfinite(flags, means.dtype)
 
 
 def _kept(state, action, timestep: Timestep):
     led_to = timestep.obs if timestep.final_obs is None else timestep.final_obs
     flags = timestep.terminated, timestep.truncated
-    return (action, timestep.reward, led_to, *flags), timestep.obs
+    steps = action, timestep.reward, led_to, *flags
+    return steps, timestep.obs, nonfinite_flags(timestep)
 
 
 def _episodes(running: Running, steps: Transition):

@@ -96,8 +96,9 @@ class Counters(NamedTuple):
         turn.
     - `evaluated`: mean return of each member in the last evaluation.
     - `failed`: members with non-finite values, with the reason and the turn.
-    - `seen`: episode statistics that each member has reported; they are NaN before.
     - `exempt`: leaves of the state that were not finite before the first turn.
+    - `streaks`: for each member, the number of last iterations in which at least half of
+        the updates were not finite.
     """
 
     turn: int = 0
@@ -109,13 +110,15 @@ class Counters(NamedTuple):
     best_turn: int = 0
     evaluated: tuple[float | None, ...] = ()
     failed: tuple[tuple[int, str], ...] = ()
-    seen: tuple[tuple[int, str], ...] = ()
     exempt: tuple[str, ...] = ()
+    streaks: tuple[int, ...] = ()
 
 
 def counters_from_json(stored: dict[str, Any]) -> Counters:
-    """Convert counters from JSON, which has no tuples."""
-    return Counters(**{name: _tuples(value) for name, value in stored.items()})
+    """Convert counters from JSON, which has no tuples; those of earlier versions that are
+    not used any more are left out."""
+    known = {name: x for name, x in stored.items() if name in Counters._fields}
+    return Counters(**{name: _tuples(value) for name, value in known.items()})
 
 
 def _tuples(value: Any) -> Any:

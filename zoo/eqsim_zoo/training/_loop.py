@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from ..blocks._nonfinite import OBSERVATIONS, REWARDS, TERM
 from ..runs._metrics import Row
 from ..runs._plan import Counters
 from ..runs._run import Run
 from ._callbacks import AbstractCallback, Control, Turn
 from ._evaluate import Evaluation
 from ._evaluator import Evaluator
-from ._failures import advance, complaint
+from ._failures import advance, ADVICE, complaint, nonfinite_steps
 from ._interrupt import Interrupt, wait
 from ._processes import agreed
 from ._progress import AbstractProgress, News
@@ -33,6 +34,7 @@ class Loop:
     - `callbacks`, `progress`: observers of each turn.
     - `begin`: time at which this process began with the run, by `time.monotonic()`.
     - `evaluations`: steps and evaluations of this process.
+    - `warned`: members of which a reward or an observation was not finite.
     - `unsaved`: reason why files of the last turn are missing; empty if none are.
     """
 
@@ -45,6 +47,7 @@ class Loop:
     progress: AbstractProgress
     begin: float
     evaluations: list[tuple[int, Evaluation]] = dataclasses.field(default_factory=list)
+    warned: set[int] = dataclasses.field(default_factory=set)
     unsaved: str = ""
 
     def go(self, interrupt: Interrupt) -> None:
@@ -115,8 +118,28 @@ class Loop:
         self.state, report = run_turn(self.run.members, self.source, n, self.state)
         wait(report)
         report = on_host(report)
-        self.counters = advance(self.counters, report, n, paths)
+        planned = self.run.plan.steps
+        self.counters = advance(self.counters, report, n, paths, int(planned))
+        self._warn_nonfinite(report)
         return report
+
+    def _warn_nonfinite(self, report: Report) -> None:
+        """Warn of the first rewards and observations of a member that are not finite."""
+        members, counters = self.run.members, self.counters
+        failed = dict(counters.failed)
+        for member in range(members.count):
+            text = nonfinite_steps(report, member)
+            if not text or member in self.warned:
+                continue
+            self.warned.add(member)
+            if member in failed:
+                continue  # Part of the message about its failure.
+            of = f"{members.name(member)}: " if members.many else ""
+            self.progress.warn(
+                f"{of}{text} in turn {counters.turn} (up to step {counters.steps:,}). "
+                f"Updates that are not finite are skipped. Check the environment: {ADVICE}. "
+                "Later ones are counted in the metrics."
+            )
 
     def _alive(self) -> list[int]:
         failed = dict(self.counters.failed)
@@ -167,6 +190,8 @@ class Loop:
             }
             row |= _means(report, member)
             row["nonfinite"] = int(report.nonfinite[member])
+            for name in [x for x in (REWARDS, OBSERVATIONS) if x in report.total]:
+                row[name] = int(report.total[name][member])
             if found is not None:
                 row |= {
                     "eval/return": float(found.mean()[member]),
@@ -238,5 +263,6 @@ def _means(report: Report, member: int) -> Row:
         number = int(report.number[name][member])
         last = float(report.last[name][member])
         row[name] = float(total[member]) / number if number else last
-    counted = "steps", "updates", "nonfinite"
-    return {name: value for name, value in row.items() if name not in counted}
+    counted = "steps", "updates", "nonfinite", REWARDS, OBSERVATIONS
+    own = lambda name: name not in counted and not name.startswith(TERM)
+    return {name: value for name, value in row.items() if own(name)}

@@ -12,13 +12,17 @@ from jaxtyping import Array, Bool, Float, Int
 
 from eqsim import AbstractEnv
 
-from ..blocks import replicate
+from ..blocks import Episodes, Replay, replicate, Running
 from ..data import Dataset
 from ..runs._members import MemberEnvs, Members
 
 
 EPISODES = ("return", "length")
 """Means over episodes: NaN before the first one has ended."""
+
+_EXPERIENCE = Running, Replay, Episodes
+"""Parts of a state that hold steps of environments, whose values are counted in each step
+(`nonfinite_flags`). A part that is not finite when a turn ends may be a moment later."""
 
 
 class Report(NamedTuple):
@@ -30,6 +34,8 @@ class Report(NamedTuple):
     - `steps`: control steps taken.
     - `updates`, `nonfinite`: number of updates, and of those in which a metric was not
         finite; of an agent that does not report them, iterations.
+    - `leading`, `trailing`, `longest`: numbers of consecutive iterations in which at least
+        half of the updates were not finite: of the first ones, the last ones, and at most.
     - `broken`: true if a leaf of the state has numbers that are not finite, in the order
         of `float_paths`.
     """
@@ -40,6 +46,9 @@ class Report(NamedTuple):
     steps: Int[Array, "..."]
     updates: Int[Array, "..."]
     nonfinite: Int[Array, "..."]
+    leading: Int[Array, "..."]
+    trailing: Int[Array, "..."]
+    longest: Int[Array, "..."]
     broken: Bool[Array, "..."]
 
 
@@ -97,10 +106,11 @@ def _iterations(agent: Any, state: Any, env: Any, n: Int[Array, ""]):
     dynamic, static = eqx.partition(state, eqx.is_array)
     zeros = {name: jnp.zeros((), x.dtype) for name, x in shapes.items()}
     none = jnp.zeros((), jnp.int32)
-    begin = zeros, {name: none for name in zeros}, zeros, none, none, none
+    counts = (none,) * 6
+    begin = zeros, {name: none for name in zeros}, zeros, *counts
 
-    def body(_, carry):
-        dynamic, (total, number, _, steps, updates, nonfinite) = carry
+    def body(k, carry):
+        dynamic, (total, number, _, steps, updates, nonfinite, *streaks) = carry
         state, last = _iterate(agent, eqx.combine(dynamic, static), env)
         fine = {name: jnp.isfinite(x) for name, x in last.items()}
         add = lambda name: total[name] + jnp.where(fine[name], last[name], 0.0)
@@ -108,11 +118,22 @@ def _iterations(agent: Any, state: Any, env: Any, n: Int[Array, ""]):
         number = {name: number[name] + fine[name].astype(jnp.int32) for name in total}
         taken = _integer(last["steps"]) if "steps" in last else 1
         learned, bad = _updates(last, fine)
-        counts = steps + taken, updates + learned, nonfinite + bad
+        streaks = _streaks(streaks, k, (bad > 0) & (2 * bad >= learned))
+        counts = steps + taken, updates + learned, nonfinite + bad, *streaks
         return eqx.filter(state, eqx.is_array), (total, number, last, *counts)
 
     dynamic, counted = lax.fori_loop(0, n, body, (dynamic, begin))
     return eqx.combine(dynamic, static), counted
+
+
+def _streaks(
+    streaks: list[Int[Array, ""]], k: Int[Array, ""], failed: Bool[Array, ""]
+) -> tuple[Int[Array, ""], ...]:
+    """Return `leading`, `trailing` and `longest` of a report after iteration `k`."""
+    leading, trailing, longest = streaks
+    leading = leading + (failed & (leading == k)).astype(jnp.int32)
+    trailing = jnp.where(failed, trailing + 1, 0)
+    return leading, trailing, jnp.maximum(longest, trailing)
 
 
 def _updates(
@@ -134,7 +155,7 @@ def _integer(x: Float[Array, ""]) -> Int[Array, ""]:
 
 
 def nonfinite(state: Any) -> Bool[Array, " leaves"]:
-    """Return true for each floating-point leaf with a non-finite value."""
+    """Return true for each leaf of `float_paths` with a non-finite value."""
     flags = [~jnp.all(jnp.isfinite(x)) for _, x in _floats(state)]
     return jnp.stack(flags) if flags else jnp.zeros(0, bool)
 
@@ -146,12 +167,13 @@ def nonfinite_of_members(members: Members, state: Any) -> Bool[Array, "..."]:
 
 
 def float_paths(state: Any) -> list[str]:
-    """Return the paths of floating-point leaves."""
+    """Return the paths of floating-point leaves other than those of steps."""
     return [jtu.keystr(path) for path, _ in _floats(state)]
 
 
 def _floats(state: Any) -> list[tuple[Any, Any]]:
-    leaves, _ = jtu.tree_flatten_with_path(state)
+    steps = lambda x: isinstance(x, _EXPERIENCE)
+    leaves, _ = jtu.tree_flatten_with_path(state, is_leaf=steps)
     array = lambda x: eqx.is_array(x) or isinstance(x, jax.ShapeDtypeStruct)
     return [
         (p, x) for p, x in leaves if array(x) and jnp.issubdtype(x.dtype, jnp.inexact)

@@ -12,6 +12,7 @@ import eqsim
 from eqsim import AbstractEnv, Timestep
 from eqsim.wrappers import ScaleAction, Statistics
 
+from .._nonfinite import count_nonfinite, nonfinite_flags
 from .._parallel import map_shards, shard_batch
 from .._policies import DeterministicPolicy
 from .._statistics import normalize, update_statistics
@@ -52,7 +53,8 @@ def evaluate_policies(
     - `length`: largest number of control steps of an episode.
 
     **Returns:** returns; statistics with all observations of the episodes; and a report:
-    mean `return` and `length` of the episodes, and the total number of `steps`.
+    mean `return` and `length` of the episodes, the total number of `steps`, and the
+    counts of `collect` of what is not finite.
     """
 
     def run(rows, shared):
@@ -64,12 +66,13 @@ def evaluate_policies(
 
     taken = ScaleAction(env)
     rows = shard_batch(policies), shard_batch(keys)
-    obs, rewards, valid = map_shards(run, rows, (taken, statistics))
+    obs, rewards, valid, flags = map_shards(run, rows, (taken, statistics))
     returns = jnp.sum(rewards, axis=-1)
     seen = obs.reshape(-1, obs.shape[-1])
     statistics = update_statistics(statistics, seen, valid.reshape(-1))
     steps = jnp.sum(valid.astype(returns.dtype))
     report = {"return": jnp.mean(returns), "length": steps / returns.size}
+    report |= count_nonfinite(flags, returns.dtype, valid)
     return returns, statistics, {**report, "steps": steps}
 
 
@@ -101,7 +104,8 @@ def evaluate_pairs(
 
 
 def _episode(env, policy: DeterministicPolicy, statistics, key, length: int):
-    """Return observations and rewards of an episode, and true for the steps in it."""
+    """Return observations and rewards of an episode, true for the steps in it, and
+    `nonfinite_flags`."""
     act = lambda obs, key: policy(normalize(statistics, obs))
     state = env.reset(key)
     kept, _ = eqsim.rollout(
@@ -113,13 +117,13 @@ def _episode(env, policy: DeterministicPolicy, statistics, key, length: int):
         collect=_kept,
         stop=lambda timestep: timestep.done,
     )
-    obs, reward, done = kept
+    obs, reward, done, flags = kept
     obs = jnp.concatenate([state[1].obs[None], obs[:-1]])
     over = done.astype(jnp.int32)
     valid = jnp.cumsum(over, dtype=over.dtype) == over
-    return obs, jnp.where(valid, reward, 0.0), valid
+    return obs, jnp.where(valid, reward, 0.0), valid, flags
 
 
 def _kept(state, action, timestep: Timestep):
     led_to = timestep.obs if timestep.final_obs is None else timestep.final_obs
-    return led_to, timestep.reward, timestep.done
+    return led_to, timestep.reward, timestep.done, nonfinite_flags(timestep)
