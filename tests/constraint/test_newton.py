@@ -180,7 +180,7 @@ def test_line_search_is_needed(case, solved):
     "settings, message",
     [
         (dict(max_full_steps=0), "an integer of at least 1, or None"),
-        (dict(max_searched_steps=-1), "non-negative number"),
+        (dict(max_searched_steps=-1), "an integer of at least 0"),
         (dict(tolerance=0.0), "must be positive or None, got 0.0"),
     ],
 )

@@ -1,12 +1,15 @@
 """A run that was stopped, however that happened, ends as if it had not been."""
 
+import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
+import equinox as eqx
 import numpy as np
 import pytest
 from toys import Rail
@@ -16,8 +19,14 @@ from zoo.search import Search
 from zoo.skills import dads, plane
 from zoo.states import bits, without_times
 
+import eqsim
 from eqsim_zoo import load_run, Mix, Plan, resume, train
-from eqsim_zoo.runs import CheckpointError, read_about, read_metrics
+from eqsim_zoo.runs import (
+    CheckpointError,
+    EnvironmentWarning,
+    read_about,
+    read_metrics,
+)
 from eqsim_zoo.training import (
     AbstractCallback,
     Checkpoint,
@@ -38,6 +47,10 @@ ARGS = {
 }
 SLOW = ARGS | {"steps": 20_000, "turns": 200, "evaluations": 20}
 AGENT = {"agent": Search(), "env": Rail()}
+
+
+def double(x):
+    return 2.0 * x
 
 
 class Signal(AbstractCallback):
@@ -202,16 +215,58 @@ def test_another_agent_is_refused(whole):
         "num_envs: 2 in the run, 3 here": {"agent": Search(num_envs=3)},
         "rate: 0.3 in the run, 0.2 here": {"agent": Search(rate=0.2)},
         r"members: 1 in the run, 2 here": {"agent": [Search(), Search(rate=0.2)]},
-        r"\.envs\[0\]\.inner\.inner\.q: float64\[2, 2\] in the file": {"env": Rail(3)},
     }.items():
         with pytest.raises(ValueError, match=words):
             resume(folder, more_steps=10, **(AGENT | change))
+    words = r"\.envs\[0\]\.inner\.inner\.q: float64\[2, 2\] in the file"
+    with (
+        pytest.warns(EnvironmentWarning, match="sys.links.names"),
+        pytest.raises(ValueError, match=words),
+    ):
+        resume(folder, more_steps=10, agent=Search(), env=Rail(3))
     with pytest.raises(
         ValueError, match="Pass the `agent` .Search. and the `env` .Rail."
     ):
         resume(folder, more_steps=10)
     with pytest.raises(FileNotFoundError, match="is not the folder of a run"):
         resume(folder.parent)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    (
+        (
+            lambda env: eqx.tree_at(lambda e: e.sys.links.mass, env, replace_fn=double),
+            r"sys\.links\.mass: \[1\.0, 2\.0\] in the run, \[2\.0, 4\.0\] here",
+        ),
+        (lambda env: Rail(frame_skip=2), r"Rail\.frame_skip: 1 in the run, 2 here"),
+        (lambda env: Rail(spring=1.0), r"pipeline\.spring: 0\.0 in the run, 1\.0 here"),
+        (
+            lambda env: eqsim.ClipAction(env),
+            "environment: Rail in the run, Rail in ClipAction here",
+        ),
+    ),
+)
+def test_another_environment_causes_a_warning(whole, tmp_path, change, words):
+    env = change(Rail())
+    with pytest.warns(EnvironmentWarning, match=words):
+        load_run(whole.folder, agent=Search(), env=env)
+    out = tmp_path / "run"
+    shutil.copytree(whole.folder, out)
+    with pytest.warns(EnvironmentWarning, match=words):
+        resume(out, agent=Search(), env=env, more_steps=10)
+    # The longer run stores the environment in which it went on.
+    load_run(out, agent=Search(), env=env)
+
+
+def test_runs_without_a_description_of_the_environment_load(whole, tmp_path):
+    """Runs of earlier versions have only its name."""
+    out = tmp_path / "run"
+    shutil.copytree(whole.folder, out)
+    config = json.loads((out / "config.json").read_text())
+    assert config.pop("environment")
+    (out / "config.json").write_text(json.dumps(config))
+    load_run(out, agent=Search(), env=Rail(frame_skip=2))
 
 
 def test_a_damaged_run_is_refused(tmp_path):

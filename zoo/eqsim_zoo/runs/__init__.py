@@ -9,6 +9,9 @@ from ._checkpoint import (
 from ._curves import (
     write_curves as write_curves,
 )
+from ._environment import (
+    EnvironmentWarning as EnvironmentWarning,
+)
 from ._folder import load_run as load_run
 from ._members import (
     Members as Members,

@@ -8,11 +8,9 @@ from typing import Any
 
 import jax
 
-from eqsim import AbstractEnv
-from eqsim.wrappers import layers
-
 from ..data import Dataset
 from ._checkpoint import versions
+from ._environment import env_name, env_values
 from ._members import Members
 from ._plan import Plan
 from ._recipe import recipe_from_json
@@ -60,6 +58,7 @@ def write_config(run: Run) -> None:
         "plan": dataclasses.asdict(run.plan),
         "agents": agents_of(run.members),
         "env": env_name(run.env),
+        "environment": env_values(run.env),
         "data": None if run.data is None else run.data.digest(),
         "given": run.state is not None and not run.about,
         "members": run.members.labels(),
@@ -69,13 +68,6 @@ def write_config(run: Run) -> None:
     part = run.folder / (CONFIG + ".part")
     part.write_text(json.dumps(config, indent=2, default=encode) + "\n")
     os.replace(part, run.folder / CONFIG)
-
-
-def env_name(env: AbstractEnv | None) -> str:
-    """Return the names of an environment and its wrappers."""
-    if env is None:
-        return "no environment"
-    return " in ".join([type(layer).__name__ for layer in layers(env)][::-1])
 
 
 def agents_of(members: Members) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from ._config import (
     read_config,
     write_config,
 )
+from ._environment import warn_if_different
 from ._members import members_of
 from ._plan import Plan
 from ._recipe import recipe_from_json
@@ -49,6 +50,9 @@ def load_run(
 
     **Raises:** `FileNotFoundError` if a file is missing; `CheckpointError` if a file is
     damaged or does not fit; `ValueError` if the run cannot be rebuilt.
+
+    An environment with other settings, or whose robot has other parameters, causes the
+    warning `EnvironmentWarning`, which names the differences.
     """
     run = open_run(folder, agent, env, data, learns=False)
     return with_state(run, run.folder / (BEST if best else LAST))
@@ -118,6 +122,7 @@ def open_run(
         agents = [as_learner(agent) for agent in agents]
     members = members_of(agents, plan.seed, plan.num_seeds)
     check_agents(folder, config["agents"], members)
+    warn_if_different(folder, config, env)
     kept = data if learns or env is None else None
     return Run(folder, members, env, plan, recipe, kept)
 

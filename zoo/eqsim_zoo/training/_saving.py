@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..runs._checkpoint import save_checkpoint
-from ..runs._config import agents_of, env_name
+from ..runs._config import agents_of
+from ..runs._environment import env_name
 from ..runs._members import own_copy
 from ..runs._plan import Counters
 from ..runs._run import BEST, LAST, Run

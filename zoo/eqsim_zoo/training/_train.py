@@ -137,6 +137,8 @@ def resume(
     is damaged or does not fit; `ValueError` if the agent is another one, or the run is
     complete, or began with a given `state` of which there is no checkpoint;
     `FloatingPointError`, `UnsavedError`, `Interrupted` and `Terminated` as `train`.
+
+    An environment that differs from that of the run causes a warning, as in `load_run`.
     """
     begin = time.monotonic()
     run = open_run(folder, agent, env, data)
