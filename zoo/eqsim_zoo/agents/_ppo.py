@@ -10,6 +10,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv
+from eqsim.bridges import check_key
 from eqsim.wrappers import ScaleAction
 
 from ..blocks import (
@@ -118,6 +119,7 @@ class PPO(AbstractProximalAgent, AbstractEncodingAgent):
         check_num_levels(self)
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> PPOState:
+        check_key(key)
         if self.levels:
             check_action_bounds(self, env)
         check_divisible(self, "num_envs")

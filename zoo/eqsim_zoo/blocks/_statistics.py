@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from eqsim.wrappers import Statistics
 
-from ._encoding import is_image, is_vector, named
+from ._encoding import check_vector, is_image, is_vector, named
 from ._parallel import replicate
 
 
@@ -115,11 +115,17 @@ def normalize(statistics: ObservationStatistics | None, obs: Any) -> Any:
     if statistics is None:
         return obs
     if isinstance(statistics, Statistics):
-        return jnp.clip(statistics.normalize(obs), -LIMIT, LIMIT)
-    one = lambda k, x: normalize(statistics[k], x) if k in statistics else x
+        return _normalized(statistics, obs, "`obs`")
+    scaled = lambda k, x: _normalized(statistics[k], x, f"`obs[{k!r}]`")
+    one = lambda k, x: scaled(k, x) if k in statistics else x
     if not isinstance(obs, dict):
         return one("obs", obs)
     return {k: one(k, x) for k, x in obs.items()}
+
+
+def _normalized(statistics: Statistics, x: Any, name: str) -> Float[Array, "..."]:
+    check_vector(name, x, statistics.mean.shape[-1])
+    return jnp.clip(statistics.normalize(x), -LIMIT, LIMIT)
 
 
 def denormalize(

@@ -14,6 +14,7 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent, Timestep
+from eqsim.bridges import check_key
 from eqsim.envs import ResetOptions
 from eqsim.wrappers import AbstractPassThrough, layers, Lifetime
 
@@ -35,6 +36,7 @@ from ..blocks import (
 from ..blocks._levels import check_levels, Levels
 from ..data import check_fits, check_hindsight, Dataset, GoalData, to_device
 from ..vision import observation_statistics
+from ._members import agents_given
 
 
 class Recorded(AbstractPassThrough):
@@ -103,6 +105,7 @@ class Offline(AbstractOnlineAgent):
     def init(self, key: PRNGKeyArray, env: AbstractEnv | Dataset) -> OfflineState:
         """Return the initial state, with observation statistics of the dataset if there
         is one."""
+        check_key(key)
         check_divisible(self, "batch_size")
         key, key_agent = jr.split(key)
         if isinstance(env, Dataset):
@@ -210,7 +213,7 @@ def learners(
 
     **Raises:** `ValueError` if the agents cannot learn from the dataset.
     """
-    agents = [agent] if isinstance(agent, AbstractAgent) else [*agent]
+    agents = agents_given(agent)
     if data is None:
         return agents
     for one in agents:
