@@ -100,7 +100,7 @@ def agents_given(agent: Any) -> list[AbstractAgent]:
     **Raises:** `TypeError` if one is not an agent.
     """
     several = isinstance(agent, Iterable) and not isinstance(agent, str)
-    agents = [*agent] if several else [agent]
+    agents: list[Any] = [*agent] if several else [agent]
     for k, one in enumerate(agents):
         name = f"agent[{k}]" if several else "agent"
         check_type(name, one, AbstractAgent, "an agent", "Create one, such as `PPO()`.")
