@@ -43,8 +43,6 @@ MISTAKES = {
     "zoo.train(agent, env, plan, eval_env='ant')": "`eval_env` must be an environment",
     "zoo.train(agent, env, plan, callbacks=[zoo.training.CSV])": "`callbacks[0]` must be",
     "zoo.train(agent, env, plan, callbacks=zoo.training.CSV())": "must be a sequence",
-    "agent.init(0, env)": "`key` must be a random key",
-    "agent.init(env, key)": "`key` must be a random key, got an object of class `Rail`",
     "agent.init(key, Rail)": "`env` must be an environment, got the class `Rail`",
     "zoo.evaluate(zoo.ES, None, env, key)": "`agent` must be an agent",
     "zoo.evaluate(agent, env, None, key)": "`env` must be an environment of eqsim, got",

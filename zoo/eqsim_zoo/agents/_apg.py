@@ -8,7 +8,6 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
-from eqsim.bridges import check_key
 
 from ..blocks import (
     add_noise,
@@ -83,7 +82,6 @@ class APG(AbstractOnlineAgent):
         check_ranges(self)
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> APGState:
-        check_key(key)
         key, key_policy, key_envs = jr.split(key, 3)
         world = start_gradient_envs(self, env, key_envs)
         obs = world.running.obs[0]

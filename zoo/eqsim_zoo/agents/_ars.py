@@ -8,7 +8,6 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
-from eqsim.bridges import check_key
 from eqsim.wrappers import Statistics
 
 from ..blocks import (
@@ -86,7 +85,6 @@ class ARS(AbstractOnlineAgent):
             )
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> ARSState:
-        check_key(key)
         check_env(self, env)
         check_action_bounds(self, env)
         check_divisible(self, "num_directions")

@@ -11,7 +11,6 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv
-from eqsim.bridges import check_key
 
 from ..blocks import (
     as_scalar,
@@ -111,7 +110,6 @@ class DADS(AbstractSkillAgent):
             )
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SkillState:
-        check_key(key)
         space = SkillSpace.create(
             self,
             env,

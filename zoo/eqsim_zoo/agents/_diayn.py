@@ -8,7 +8,6 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv
-from eqsim.bridges import check_key
 from eqsim.wrappers import AbstractPrior
 
 from ..blocks import (
@@ -104,7 +103,6 @@ class DIAYN(AbstractSkillAgent):
     least_std: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.1)
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SkillState:
-        check_key(key)
         space = SkillSpace.create(
             self,
             env,

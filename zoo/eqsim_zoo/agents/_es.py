@@ -9,7 +9,6 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
-from eqsim.bridges import check_key
 from eqsim.wrappers import Statistics
 
 from ..blocks import (
@@ -85,7 +84,6 @@ class ES(AbstractOnlineAgent):
         check_ranges(self, "noise")
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> ESState:
-        check_key(key)
         check_env(self, env)
         check_action_bounds(self, env)
         check_divisible(self, "num_pairs")

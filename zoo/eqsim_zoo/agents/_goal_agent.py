@@ -6,7 +6,6 @@ import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractAgent, AbstractEnv
-from eqsim.bridges import check_key
 
 from ..blocks import Transition
 from ..data import DESIRED, goal_of, Hindsight, OBSERVATION, observation_of
@@ -29,7 +28,6 @@ class AbstractGoalAgent(AbstractAgent):
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> Any:
         """Create the initial state. If the environment has no goals, observations are
         used as goals."""
-        check_key(key)
         return self.create(key, *shown(self, env))
 
     def create(self, key: PRNGKeyArray, obs: Any, bounds: Float[Array, "nu 2"]) -> Any:

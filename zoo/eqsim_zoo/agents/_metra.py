@@ -8,7 +8,6 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv
-from eqsim.bridges import check_key
 
 from ..blocks import (
     as_scalar,
@@ -83,7 +82,6 @@ class METRA(AbstractSkillAgent):
     initial_multiplier: Float[Array, ""] = eqx.field(converter=as_scalar, default=30.0)
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SkillState:
-        check_key(key)
         space = SkillSpace.create(
             self,
             env,

@@ -12,7 +12,6 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractAgent, AbstractEnv, AbstractRecurrentAgent
-from eqsim.bridges import check_key
 
 from ..blocks import (
     as_scalar,
@@ -77,7 +76,6 @@ class AbstractOfflineAgent(AbstractAgent):
         """Return the function from normalized observations to the input of `chosen`."""
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> Any:
-        check_key(key)
         return self.create(key, *shown(self, env))
 
     def create(self, key: PRNGKeyArray, obs: Any, bounds: Float[Array, "nu 2"]) -> Any:

@@ -10,7 +10,6 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv
-from eqsim.bridges import check_key
 from eqsim.wrappers import ScaleAction
 
 from ..blocks import (
@@ -119,7 +118,6 @@ class PPO(AbstractProximalAgent, AbstractEncodingAgent):
         check_num_levels(self)
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> PPOState:
-        check_key(key)
         if self.levels:
             check_action_bounds(self, env)
         check_divisible(self, "num_envs")

@@ -12,7 +12,6 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractRecurrentAgent
-from eqsim.bridges import check_key
 
 from ..blocks import (
     add_steps,
@@ -124,7 +123,6 @@ class RecurrentPPO(
             )
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> RecurrentPPOState:
-        check_key(key)
         check_divisible(self, "num_envs")
         key, key_policy, key_value, key_envs = jr.split(key, 4)
         running = reset_envs(self, env, key_envs, self.num_envs)

@@ -9,7 +9,6 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv
-from eqsim.bridges import check_key
 
 from ..blocks import (
     AbstractOffPolicy,
@@ -96,7 +95,6 @@ class SAC(AbstractOffPolicy):
     initial_temperature: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SACState:
-        check_key(key)
         key, key_envs = jr.split(key)
         running, example = init_running(self, env, key_envs)
         state = self.create(

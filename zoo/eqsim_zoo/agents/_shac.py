@@ -11,7 +11,6 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
-from eqsim.bridges import check_key
 
 from ..blocks import (
     as_scalar,
@@ -137,7 +136,6 @@ class SHAC(AbstractOnlineAgent):
             )
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SHACState:
-        check_key(key)
         key, key_actor, key_critic, key_envs = jr.split(key, 4)
         world = start_gradient_envs(self, env, key_envs)
         obs = world.running.obs[0]

@@ -10,7 +10,6 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv
-from eqsim.bridges import check_key
 
 from ..blocks import (
     AbstractOffPolicy,
@@ -93,7 +92,6 @@ class TD3(AbstractOffPolicy):
         check_positive(self, "policy_delay")
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> TD3State:
-        check_key(key)
         key, key_envs = jr.split(key)
         running, example = init_running(self, env, key_envs)
         obs, dtype = example.obs, example.reward.dtype

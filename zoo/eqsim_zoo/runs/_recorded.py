@@ -14,7 +14,6 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent, Timestep
-from eqsim.bridges import check_key
 from eqsim.envs import ResetOptions
 from eqsim.wrappers import AbstractPassThrough, layers, Lifetime
 
@@ -105,7 +104,6 @@ class Offline(AbstractOnlineAgent):
     def init(self, key: PRNGKeyArray, env: AbstractEnv | Dataset) -> OfflineState:
         """Return the initial state, with observation statistics of the dataset if there
         is one."""
-        check_key(key)
         check_divisible(self, "batch_size")
         key, key_agent = jr.split(key)
         if isinstance(env, Dataset):
