@@ -7,6 +7,7 @@ end.
 """
 
 from collections.abc import Callable
+from types import UnionType
 from typing import Any
 
 import equinox as eqx
@@ -70,6 +71,34 @@ def check_shape(name: str, value: Any, dims: dict[str, int]) -> None:
             f"`{name}` must be floating point, but is {dtype}. Write "
             f"`jnp.asarray({name}, float)`."
         )
+
+
+def check_type(
+    name: str, value: Any, kind: type | UnionType, expected: str, remedy: str = ""
+) -> None:
+    """Raise `TypeError` unless a value is an instance of a class.
+
+    **Arguments:**
+
+    - `name`: name of the value in the message, for instance `env`.
+    - `expected`: description of accepted values, for instance `an environment`.
+    - `remedy`: sentence that says what to do.
+    """
+    if isinstance(value, kind):
+        return
+    if isinstance(value, type) and issubclass(value, kind):
+        remedy = "Pass an instance, not the class."
+    end = f" {remedy}" if remedy else ""
+    raise TypeError(f"`{name}` must be {expected}, got {described(value)}.{end}")
+
+
+def described(value: Any) -> str:
+    """Return a short description of a value of a wrong type, for messages."""
+    if isinstance(value, type):
+        return f"the class `{value.__name__}`"
+    text = repr(value)
+    short = len(text) <= 40 and "\n" not in text
+    return text if short else f"an object of class `{type(value).__name__}`"
 
 
 def check_finite(name: str, value: Any) -> None:

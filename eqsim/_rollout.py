@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
 
 from ._axes import check_axes, split
 from ._controller import AbstractController, renewed
-from ._errors import check_count, RESULTS
+from ._errors import check_count, check_type, described, RESULTS
 from ._keys import is_key
 from ._loops import scan
 from ._trajectory import Trajectory
@@ -81,6 +81,10 @@ def rollout(
     parameter of the robot is invalid; `FloatingPointError` if an action, state, reward
     or observation is not finite, with the first step and environment.
     """
+    check_type(
+        "env", env, AbstractEnv, "an environment", "Create one: `eqsim.make(name)`."
+    )
+    _check_policy(policy)
     _check_call(env, key, length, start, env_axes)
     keep = _Kept(collect, stop, checkpoint_every)
     args = (env, policy, key, start)
@@ -169,12 +173,22 @@ class _Many(NamedTuple):
     begin: _Running | None
 
 
+def _check_policy(policy) -> None:
+    if isinstance(policy, type) or not (
+        callable(policy) or isinstance(policy, AbstractController)
+    ):
+        raise TypeError(
+            "`policy` must be a function `(obs, key) -> action` or a controller, got "
+            f"{described(policy)}. For an agent, pass `eqsim.agent_policy(agent, state)`."
+        )
+
+
 def _check_call(env, key, length: int, start, env_axes) -> None:
     check_count("length", length)
     if not is_key(key):
         raise ValueError(
-            "`key` must be a key of `jax.random.key`, not of the older "
-            f"`jax.random.PRNGKey`, got type {key.dtype}."
+            "`key` must be a key of `jax.random.key`, or an array of them, got "
+            f"{described(key)}. Keys of the older `jax.random.PRNGKey` are not accepted."
         )
     if key.ndim == 0 and env_axes is not None:
         raise ValueError(

@@ -3,6 +3,7 @@ from typing import Any
 
 from jaxtyping import PRNGKeyArray
 
+from .._errors import check_type
 from ..envs import AbstractEnv
 from ..model import System
 from ..randomize import presets
@@ -25,11 +26,8 @@ def check_no_auto_reset(env: Any, library: str, instead: str = "") -> None:
     **Raises:** `TypeError` if `env` is not an environment; `ValueError` if it contains
     a wrapper whose state is kept over episodes, such as `AutoReset`.
     """
-    if not isinstance(env, AbstractEnv):
-        raise TypeError(
-            f"`env` must be an environment of eqsim, got {env!r}. Create one with "
-            "`eqsim.make(name)`."
-        )
+    make = "Create one with `eqsim.make(name)`."
+    check_type("env", env, AbstractEnv, "an environment of eqsim", make)
     for held in layers(env):
         if isinstance(held, AbstractWrapper) and held.lifetime is Lifetime.RUN:
             raise ValueError(

@@ -3,6 +3,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from .._errors import check_type
 from .._registry import ENVS, PIPELINES
 from ..pipelines import AbstractPipeline
 from ._env import AbstractEnv
@@ -31,6 +32,8 @@ def make(
         env = eqsim.make("ant", pipeline="generalized")
         ```
     """
+    known = "`eqsim.ENVS.names()` lists all names."
+    check_type("name", name, str, "the name of an environment", known)
     env = ENVS.get(name)
     chosen: Any = pipeline
     if isinstance(pipeline, str):

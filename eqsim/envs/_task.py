@@ -7,11 +7,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .._errors import check_count
+from .._errors import check_count, check_type
+from .._keys import check_key
 from .._loops import scan
 from ..model import State
 from ._env import AbstractEnv, check_action, Timestep
 from ._options import ResetOptions, same_robot_options
+
+
+_FROM_RESET = "Pass the first of the two values that `reset` or `step` returned."
 
 
 class AbstractTask(AbstractEnv):
@@ -71,6 +75,7 @@ class AbstractTask(AbstractEnv):
         key: PRNGKeyArray,
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[State, Timestep]:
+        check_key(key)
         options = same_robot_options(self, options)
         state = self.initial(key)
         if options.q is not None or options.qd is not None:
@@ -87,6 +92,7 @@ class AbstractTask(AbstractEnv):
         return state, self._report(state, rest, terms, True)
 
     def step(self, state: State, action: Float[Array, " nu"]) -> tuple[State, Timestep]:
+        check_type("state", state, State, "a state of the robot", _FROM_RESET)
         check_action(self, action)
         new = self.transition(state, action)
         terms = self.rewards(state, action, new)

@@ -14,6 +14,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .._errors import check_count
+from .._keys import check_key
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ..spatial import clamp
 from ._wrapper import AbstractStateful, AbstractStateless, check_env, Lifetime
@@ -224,6 +225,7 @@ class DelayAction(AbstractStateful):
         key: PRNGKeyArray,
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[DelayState, Timestep]:
+        check_key(key)
         key_reset, key = jr.split(key)
         inner, timestep = self.env.reset(key_reset, options)
         shortest = self.delay if self.shortest is None else self.shortest

@@ -8,6 +8,7 @@ import jax.random as jr
 from jax import lax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from .._keys import check_key
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ._wrapper import AbstractStateful, Lifetime, refuse_run
 
@@ -66,6 +67,7 @@ class AutoReset(AbstractStateful):
         key: PRNGKeyArray,
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[AutoResetState, Timestep]:
+        check_key(key)
         key_reset, key = jr.split(key)
         inner, timestep = self.env.reset(key_reset, options)
         return AutoResetState(inner, key, jnp.zeros((), bool)), _final(timestep)

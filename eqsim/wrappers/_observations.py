@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 from .._errors import check_count, check_numbers
+from .._keys import check_key
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ..model._fields import as_array
 from ._wrapper import (
@@ -295,6 +296,7 @@ class NoisyObservation(AbstractStateful):
         key: PRNGKeyArray,
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[NoisyState, Timestep]:
+        check_key(key)
         key_reset, key_bias, key = jr.split(key, 3)
         inner, timestep = self.env.reset(key_reset, options)
         obs = timestep.obs

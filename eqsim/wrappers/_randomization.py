@@ -12,6 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._errors import check_shape
+from .._keys import check_key
 from ..envs import AbstractEnv, check_action, reset_options, ResetOptions, Timestep
 from ..model import System, validate
 from ..model._changes import changed_parameters, with_same_structure
@@ -106,6 +107,7 @@ class DomainRandomization(AbstractStateful):
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[RandomizedState, Timestep]:
         options = reset_options(options)
+        check_key(key)
         key_sys, key_reset = jr.split(key)
         changed = changed_parameters(self.env.sys, self._drawn(key_sys))
         if options.sys is not None and options.context is not None:

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._keys import check_key
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ..model._fields import as_array
 from ._descriptors import AbstractDescriptor
@@ -76,6 +77,7 @@ class Reach(AbstractStateful):
         key: PRNGKeyArray,
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[ReachState, Timestep]:
+        check_key(key)
         key, key_goal = jr.split(key)
         inner, timestep = self.env.reset(key, options)
         low, high = self.goals.T

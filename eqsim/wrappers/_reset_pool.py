@@ -9,7 +9,7 @@ import jax.tree_util as jtu
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._errors import check_count
-from .._keys import is_key
+from .._keys import check_key, is_key
 from ..envs import AbstractEnv, ResetOptions, Timestep
 from ._wrapper import AbstractPassThrough, AbstractWrapper, layers, Lifetime
 
@@ -42,6 +42,7 @@ class PooledResets(AbstractPassThrough):
     ) -> tuple[Any, Timestep]:
         if options is not None:
             return self.env.reset(key, options)
+        check_key(key)
         key_index, key_state = jr.split(key)
         index = jr.randint(key_index, (), 0, self.starts[1].reward.shape[0])
         state, timestep = jtu.tree_map(lambda x: x[index], self.starts)

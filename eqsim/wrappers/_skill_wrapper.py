@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from .._keys import check_key
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ..model._fields import as_array
 from ._priors import AbstractPrior
@@ -74,6 +75,7 @@ class Skills(AbstractStateful):
         key: PRNGKeyArray,
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[SkillsState, Timestep]:
+        check_key(key)
         key, key_skill, draws = jr.split(key, 3)
         inner, timestep = self.env.reset(key, options)
         state = SkillsState(inner, key_skill, draws, jnp.zeros((), jnp.int32))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._errors import described
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ..model import State, System
 from ..pipelines import AbstractPipeline
@@ -58,7 +59,7 @@ def check_env(holder: AbstractEnv, env: Any) -> None:
     """Raise `TypeError` unless `env` is an environment."""
     if not isinstance(env, AbstractEnv):
         raise TypeError(
-            f"`{type(holder).__name__}` must wrap an environment, got {env!r}."
+            f"`{type(holder).__name__}` must wrap an environment, got {described(env)}."
         )
 
 

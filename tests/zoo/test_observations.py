@@ -267,3 +267,41 @@ def test_errors_of_observations(message):
 def test_a_shared_encoder_sees_the_same_parts():
     with pytest.raises(ValueError, match="`critic_parts` must be equal"):
         zoo.SAC(shared_encoder=True, actor_parts=("camera",))
+
+
+def two_parts(obs):
+    return {"place": obs, "speed": 2.0 * obs}
+
+
+@pytest.mark.parametrize("name", ("ppo", "sac"))
+@pytest.mark.quick_cases("sac")
+def test_observations_of_another_environment_are_refused(name, getkey):
+    """Other parts of the same total size would be taken silently."""
+    agent = AGENTS[name]
+    env = Shown(probes.observed_action_reward(), two_parts)
+    state = init(agent, getkey(), env)
+    good = eqx.filter_jit(env.reset)(getkey())[1].obs
+    size = good["place"].shape
+    agent.act(state, good)
+    for obs, words in (
+        ({"place": good["place"]}, "'speed' is missing"),
+        (good | {"other": jnp.zeros(1)}, "'other' is none of them"),
+        ({"place": good["place"], "velocity": good["speed"]}, "'speed' is missing"),
+        (good["place"], "is missing"),
+        (
+            good | {"speed": jnp.zeros(size[0] + 1)},
+            "speed.* got shape|speed.* has shape",
+        ),
+    ):
+        with pytest.raises(ValueError, match=words):
+            agent.act(state, obs)
+
+
+@pytest.mark.parametrize("name", ("ppo", "sac"))
+@pytest.mark.quick_cases("sac")
+def test_vectors_of_another_environment_are_refused(name, getkey):
+    env = probes.observed_action_reward()
+    state = init(AGENTS[name], getkey(), env)
+    (size,) = eqx.filter_jit(env.reset)(getkey())[1].obs.shape
+    with pytest.raises(ValueError, match=f"a vector of {size} numbers, got shape"):
+        AGENTS[name].act(state, jnp.zeros(size + 1))

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from ..._keys import check_key
 from ...envs import (
     AbstractEnv,
     check_action,
@@ -138,6 +139,7 @@ class Probe(AbstractEnv):
             raise ValueError(
                 "A probe has one robot: pass neither `sys` nor `context` to `reset`."
             )
+        check_key(key)
         check_state(self.sys, options.q, options.qd)
         key, draw = jr.split(key)
         q = self._draw(draw) if options.q is None else options.q

@@ -14,6 +14,7 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractPipeline, ResetOptions, State, System, Timestep
+from eqsim.bridges import check_key
 from eqsim.envs import check_action, reset_options
 
 from ._placeholder import check_robot, placeholder
@@ -155,6 +156,7 @@ class Foreign(AbstractEnv):
         key: PRNGKeyArray,
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[ForeignState, Timestep]:
+        check_key(key)
         given = reset_options(options)
         if jtu.tree_leaves(given):
             raise ValueError(

@@ -8,6 +8,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractPipeline, ResetOptions, State, System, Timestep
+from eqsim.bridges import check_key
 from eqsim.envs import check_action
 from eqsim.kinematics import forward
 from eqsim.spatial import safe_sqrt
@@ -128,6 +129,7 @@ class RandomGains(AbstractWrapper):
         key: PRNGKeyArray,
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[GainsState, Timestep]:
+        check_key(key)
         key_gains, key_reset = jr.split(key)
         inner, timestep = self.env.reset(key_reset, options)
         return GainsState(inner, _gains(key_gains, inner.q.dtype)), timestep

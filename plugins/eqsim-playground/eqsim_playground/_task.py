@@ -20,6 +20,7 @@ from eqsim import (
     System,
     Timestep,
 )
+from eqsim.bridges import check_key
 from eqsim.envs import check_action, same_robot_options
 
 
@@ -94,6 +95,7 @@ class AbstractPlaygroundTask(AbstractEnv):
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[Any, Timestep]:
         """Draw an initial state; `options` may contain `q` and `qd`."""
+        check_key(key)
         options = same_robot_options(self, options)
         key_start, key_task = jr.split(key)
         q, qd = self.initial(key_start)

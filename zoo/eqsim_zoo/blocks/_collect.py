@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 import eqsim
 from eqsim import AbstractController, AbstractEnv, AbstractTask, Timestep
+from eqsim.bridges import check_type
 from eqsim.wrappers import (
     AbstractWrapper,
     AutoReset,
@@ -173,6 +174,7 @@ def _episodes(running: Running, steps: Transition):
 def check_observations(agent: eqx.Module, env: AbstractEnv) -> None:
     """Raise `ValueError` unless an agent can take the observations: vectors, or images and
     dictionaries for an `AbstractEncodingAgent`."""
+    check_type("env", env, AbstractEnv, "an environment", "Pass `(key, env)`.")
     _, timestep = eqx.filter_eval_shape(lambda e, k: e.reset(k), env, jr.key(0))
     obs = timestep.obs
     if isinstance(agent, AbstractEncodingAgent):

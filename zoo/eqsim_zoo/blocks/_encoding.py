@@ -19,6 +19,7 @@ Image: TypeAlias = (
 )
 _ARRAYS = jax.Array | jax.ShapeDtypeStruct | np.ndarray
 Encoder: TypeAlias = Callable[[Image], Float[Array, " outputs"]]
+_SAME = "Pass one observation of the environment in which the agent was created."
 
 
 class AbstractEncoder(eqx.Module):
@@ -177,6 +178,47 @@ def check_kinds(parts: dict[str, Any], encoder: AbstractEncoder | None) -> None:
             )
 
 
+def check_same_parts(
+    obs: dict[str, Any], shapes: tuple[tuple[str, tuple[int, ...]], ...], every: bool
+) -> None:
+    """Raise `ValueError` unless an observation has the parts with which networks were
+    created.
+
+    **Arguments:**
+
+    - `obs`: parts of an observation, by name.
+    - `shapes`: names and shapes of the parts that networks use.
+    - `every`: true if there must be no other parts.
+    """
+    known, wrong = dict(shapes), ""
+    for name, shape in shapes:
+        if name not in obs:
+            wrong = f"{name!r} is missing"
+        elif jnp.shape(obs[name])[-len(shape) :] != shape:
+            wrong = f"{name!r} has shape {jnp.shape(obs[name])}"
+    others = [name for name in obs if every and name not in known]
+    if wrong or others:
+        raise ValueError(
+            f"`obs` must have the parts {known} (shapes by name), but "
+            f"{wrong or f'{others[0]!r} is none of them'}. {_SAME}"
+        )
+
+
+def check_vector(name: str, x: Any, size: int) -> None:
+    """Raise `ValueError` unless an input has `size` entries on its last axis.
+
+    **Arguments:**
+
+    - `name`: name of the input in the message.
+    """
+    is_array = isinstance(x, jax.Array | np.ndarray)
+    if not is_array or x.shape[-1:] != (size,):
+        found = f"shape {x.shape}" if is_array else f"a `{type(x).__name__}`"
+        raise ValueError(
+            f"{name} must be a vector of {size} numbers, got {found}. {_SAME}"
+        )
+
+
 class Encoders(eqx.Module):
     """Map an observation to one vector: its vectors, and the features of its images, in the
     order of their names.
@@ -185,10 +227,12 @@ class Encoders(eqx.Module):
 
     - `networks`: network of each image, by name.
     - `parts`: names of the parts of a dictionary that are used; all if empty.
+    - `shapes`: names and shapes of the used parts, which are checked; none if empty.
     """
 
     networks: dict[str, Any]
     parts: tuple[str, ...] = eqx.field(static=True, default=())
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = eqx.field(static=True, default=())
 
     @staticmethod
     def create(
@@ -214,10 +258,13 @@ class Encoders(eqx.Module):
         for k, (name, x) in enumerate(sorted(used.items())):
             if encoder is not None and is_image(x.shape):
                 networks[name] = encoder.create(jr.fold_in(key, k), x.shape, dtype)
-        return Encoders(networks, parts)
+        shapes = tuple((name, tuple(x.shape)) for name, x in sorted(used.items()))
+        return Encoders(networks, parts, shapes)
 
     def __call__(self, obs: Any) -> Float[Array, " features"]:
         every = named(obs)
+        if self.shapes:
+            check_same_parts(every, self.shapes, not self.parts)
         seen = [
             self.networks[name](every[name]) if name in self.networks else every[name]
             for name in sorted(self.parts or every)

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ._encoding import check_vector
+
 
 class Linear(eqx.Module):
     r"""Affine layer $x W + b$. Initially $b$ is zero and $W$ uniform, with variance `scale`
@@ -159,6 +161,7 @@ class MLP(eqx.Module):
         return MLP(tuple(layers), tuple(norms) if layer_norm else (), activation)
 
     def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
+        check_vector("The input of a network", x, self.layers[0].weight.shape[0])
         for k, layer in enumerate(self.layers[:-1]):
             x = layer(x)
             x = self.activation(self.norms[k](x) if self.norms else x)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from eqsim.wrappers import Statistics
 
-from ._encoding import is_image, is_vector, named
+from ._encoding import check_vector, is_image, is_vector, named
 from ._parallel import replicate
 
 
@@ -113,21 +113,22 @@ def normalize(statistics: ObservationStatistics | None, obs: Any) -> Any:
     """Subtract the mean and divide by the standard deviation, clipped to `LIMIT`, all
     vectors of one observation. Without statistics, return the observation unchanged.
 
-    **Raises:** `ValueError` if a vector has another shape than its statistics.
+    **Raises:** `ValueError` if a vector has another size than its statistics.
     """
     if statistics is None:
         return obs
     if isinstance(statistics, Statistics):
-        if jnp.shape(obs) != statistics.mean.shape:
-            raise ValueError(
-                f"An observation must have shape {statistics.mean.shape}, as those of its "
-                f"statistics, got {jnp.shape(obs)}. For a batch, use `jax.vmap`."
-            )
-        return jnp.clip(statistics.normalize(obs), -LIMIT, LIMIT)
-    one = lambda k, x: normalize(statistics[k], x) if k in statistics else x
+        return _normalized(statistics, obs, "`obs`")
+    scaled = lambda k, x: _normalized(statistics[k], x, f"`obs[{k!r}]`")
+    one = lambda k, x: scaled(k, x) if k in statistics else x
     if not isinstance(obs, dict):
         return one("obs", obs)
     return {k: one(k, x) for k, x in obs.items()}
+
+
+def _normalized(statistics: Statistics, x: Any, name: str) -> Float[Array, "..."]:
+    check_vector(name, x, statistics.mean.shape[-1])
+    return jnp.clip(statistics.normalize(x), -LIMIT, LIMIT)
 
 
 def denormalize(

@@ -20,7 +20,7 @@ from ._config import (
     write_config,
 )
 from ._environment import warn_if_different
-from ._members import members_of
+from ._members import agents_given, members_of
 from ._plan import Plan
 from ._recipe import recipe_from_json
 from ._recorded import as_learner, Recorded
@@ -117,7 +117,7 @@ def open_run(
         )
     if learns:
         check_same(folder, recorded, data)
-    agents = [agents] if isinstance(agents, AbstractAgent) else [*agents]
+    agents = agents_given(agents)
     if recorded is not None:
         agents = [as_learner(agent) for agent in agents]
     members = members_of(agents, plan.seed, plan.num_seeds)

@@ -1,7 +1,7 @@
 """Several agents trained in one program."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent
+from eqsim.bridges import check_type
 from eqsim.wrappers import layers, PooledResets
 
 from ..blocks._environments import member_key
@@ -141,6 +142,19 @@ def _pools(env: AbstractEnv) -> list[Any]:
     return [x.starts for x in layers(env) if isinstance(x, PooledResets)]
 
 
+def agents_given(agent: Any) -> list[AbstractAgent]:
+    """Return one agent, or several, as a list.
+
+    **Raises:** `TypeError` if one is not an agent.
+    """
+    several = isinstance(agent, Iterable) and not isinstance(agent, str)
+    agents: list[Any] = [*agent] if several else [agent]
+    for k, one in enumerate(agents):
+        name = f"agent[{k}]" if several else "agent"
+        check_type(name, one, AbstractAgent, "an agent", "Create one, such as `PPO()`.")
+    return agents
+
+
 def members_of(
     agents: AbstractAgent | Sequence[AbstractAgent],
     seed: int,
@@ -153,11 +167,7 @@ def members_of(
     cannot share a program; `TypeError` if one is not an agent or has no `iterate`.
     """
     online: list[AbstractOnlineAgent] = []
-    for agent in [agents] if isinstance(agents, AbstractAgent) else agents:
-        if not isinstance(agent, AbstractAgent):
-            raise TypeError(
-                f"Expected agents (`AbstractAgent`), got a `{type(agent).__name__}`."
-            )
+    for agent in agents_given(agents):
         if not isinstance(agent, AbstractOnlineAgent):
             raise TypeError(
                 f"{agent!r} has no `iterate`, so it cannot be trained in an environment "

@@ -35,6 +35,7 @@ from ..blocks import (
 from ..blocks._levels import check_levels, Levels
 from ..data import check_fits, check_hindsight, Dataset, GoalData, to_device
 from ..vision import observation_statistics
+from ._members import agents_given
 
 
 class Recorded(AbstractPassThrough):
@@ -210,7 +211,7 @@ def learners(
 
     **Raises:** `ValueError` if the agents cannot learn from the dataset.
     """
-    agents = [agent] if isinstance(agent, AbstractAgent) else [*agent]
+    agents = agents_given(agent)
     if data is None:
         return agents
     for one in agents:

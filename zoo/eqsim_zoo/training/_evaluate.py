@@ -22,6 +22,7 @@ from eqsim import (
     TimeLimit,
     Timestep,
 )
+from eqsim.bridges import check_key, check_type
 
 from ..agents import AbstractSkillAgent
 from ..blocks import replicate
@@ -92,7 +93,11 @@ def evaluate(
 
     **Raises:** `ValueError` if a number is not positive, or `env` resets itself.
     """
+    check_type(
+        "agent", agent, AbstractAgent, "an agent", "Create one, such as `PPO()`."
+    )
     episode = _episode(env, episodes, episode_length)
+    check_key(key)
     keys = jr.split(key, episodes)
     return _evaluation(_run_agent(agent, state, episode, keys, episode_length))
 
@@ -108,6 +113,7 @@ def evaluate_policy(
     """Run episodes with a policy `(obs, key) -> action` or a controller, which may
     sample."""
     episode = _episode(env, episodes, episode_length)
+    check_key(key)
     return _evaluation(_run(policy, episode, jr.split(key, episodes), episode_length))
 
 

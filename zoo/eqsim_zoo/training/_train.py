@@ -13,6 +13,7 @@ import jax
 import jax.tree_util as jtu
 
 from eqsim import AbstractAgent, AbstractEnv
+from eqsim.bridges import check_type
 
 from ..data import Dataset
 from ..runs._config import read_config, write_config
@@ -66,13 +67,15 @@ def train(
     processes (`jax.distributed`, `jax.set_mesh(device_mesh())`) all of them call this
     alike; process 0 writes and logs.
 
-    **Raises:** `ValueError` if an argument is out of range; `FileExistsError` if the folder
+    **Raises:** `TypeError` if an argument has a wrong type, such as the class of an agent;
+    `ValueError` if one is out of range; `FileExistsError` if the folder
     holds a run; `FloatingPointError` if numbers are not finite, of all members;
     `UnsavedError` if the last checkpoint could not be written; `Interrupted`, a
     `KeyboardInterrupt`, after Ctrl-C; `Terminated`, a `SystemExit`, after SIGTERM. The last
     three have the `result`.
     """
     begin = time.monotonic()
+    _check_arguments(source, plan, eval_env, callbacks)
     data, env = (source, eval_env) if isinstance(source, Dataset) else (None, source)
     agents = learners(agent, env, data)
     plan = dataclasses.replace(
@@ -89,6 +92,20 @@ def train(
     overwrite = place is not None and place.overwrite
     with _writing(run, folder if is_first() else None, overwrite):
         return _go(begin, run, whole, eval_env or env, folder, callbacks, progress)
+
+
+def _check_arguments(source: Any, plan: Any, eval_env: Any, callbacks: Any) -> None:
+    """Raise `TypeError` if an argument of `train` has a wrong type."""
+    make = "Create one, such as `eqsim.make(name)`."
+    kinds = "an environment or a dataset"
+    check_type("source", source, AbstractEnv | Dataset, kinds, make)
+    check_type("plan", plan, Plan, "a `Plan`", "Pass one, such as `Plan(1e6)`.")
+    if eval_env is not None:
+        check_type("eval_env", eval_env, AbstractEnv, "an environment or None", make)
+    several = "Pass a list, such as `[EarlyStop(...)]`."
+    check_type("callbacks", callbacks, Sequence, "a sequence", several)
+    for k, callback in enumerate(callbacks):
+        check_type(f"callbacks[{k}]", callback, AbstractCallback, "a callback")
 
 
 def _checked(run: Run, state: Any) -> tuple[Run, Any]:

@@ -1,0 +1,116 @@
+"""Arguments of wrong types are refused by name where they enter.
+
+The tests check types of all signatures, so what users see runs in a process without.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from eqsim._errors import check_type
+from eqsim._keys import check_key
+
+
+TESTS = pathlib.Path(__file__).parent
+
+# Each mistake, and the words of its message.
+MISTAKES = {
+    "env.reset(0)": r"`key` must be a random key, got 0. Write `jax.random.key(0)`.",
+    "env.reset(7)": "`jax.random.key(7)`",
+    "env.reset(jr.split(key, 3))": "got keys of shape (3,)",
+    "eqsim.AutoReset(env).reset(0)": "`key` must be a random key, got 0",
+    "eqsim.DomainRandomization(env, lambda k, s: s).reset(0)": "must be a random key",
+    "env.step(env.reset(key), zero)": "`state` must be a state of the robot",
+    "env.step(zero, state)": "`state` must be a state of the robot",
+    "eqsim.make(Rail)": "`name` must be the name of an environment, got the class `Rail`",
+    "eqsim.rollout(env, policy, 0, 3)": "`key` must be a key of `jax.random.key`",
+    "eqsim.rollout(policy, env, key, 3)": "`env` must be an environment",
+    "eqsim.rollout(Rail, policy, key, 3)": "got the class `Rail`. Pass an instance",
+    "eqsim.rollout(env, agent, key, 3)": "`eqsim.agent_policy(agent, state)`",
+    "eqsim.rollout(env, zoo.ES, key, 3)": "got the class `ES`",
+    "zoo.train(zoo.ES, env, plan)": "`agent` must be an agent, got the class `ES`",
+    "zoo.train([agent, zoo.ES], env, plan)": "`agent[1]` must be an agent",
+    "zoo.train(env, agent, plan)": "`source` must be an environment or a dataset, got an",
+    "zoo.train(agent, Rail, plan)": "`source` must be an environment or a dataset",
+    "zoo.train(agent, env, 1000)": "`plan` must be a `Plan`, got 1000",
+    "zoo.train(agent, env, plan, eval_env='ant')": "`eval_env` must be an environment",
+    "zoo.train(agent, env, plan, callbacks=[zoo.training.CSV])": "`callbacks[0]` must be",
+    "zoo.train(agent, env, plan, callbacks=zoo.training.CSV())": "must be a sequence",
+    "agent.init(key, Rail)": "`env` must be an environment, got the class `Rail`",
+    "zoo.evaluate(zoo.ES, None, env, key)": "`agent` must be an agent",
+    "zoo.evaluate(agent, env, None, key)": "`env` must be an environment of eqsim, got",
+    "zoo.evaluate(agent, None, env, 0)": "`key` must be a random key",
+}
+CODE = """
+import json, sys
+import jax.numpy as jnp, jax.random as jr
+import eqsim, eqsim_zoo as zoo
+from toys import push as policy, Rail
+
+env, agent, plan, key = Rail(), zoo.ES(), zoo.Plan(100), jr.key(0)
+state, zero = env.reset(key)[0], jnp.zeros(2)
+found = []
+for text in json.load(sys.stdin):
+    try:
+        eval(text)
+        found.append("accepted")
+    except (TypeError, ValueError) as error:
+        found.append(str(error))
+print(json.dumps(found))
+"""
+
+
+def test_mistakes_are_refused_by_name():
+    environment = {k: v for k, v in os.environ.items() if k != "EQSIM_TYPECHECK"}
+    paths = [str(TESTS), environment.get("PYTHONPATH", "")]
+    run = subprocess.run(
+        [sys.executable, "-c", CODE],
+        input=json.dumps([*MISTAKES]),
+        capture_output=True,
+        text=True,
+        env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+    )
+    assert run.returncode == 0, run.stderr
+    for (text, words), found in zip(MISTAKES.items(), json.loads(run.stdout)):
+        assert words in found, f"{text}: {found}"
+        assert len(found) < 300, f"{text}: {found}"
+
+
+@pytest.mark.parametrize("key", (jr.key(0), jr.PRNGKey(0), np.zeros(2, np.uint32)))
+def test_keys(key):
+    check_key(key)
+
+
+@pytest.mark.parametrize(
+    ("key", "error"),
+    (
+        (0, TypeError),
+        (None, TypeError),
+        (jnp.zeros(2), TypeError),
+        (jnp.zeros((), jnp.int32), TypeError),
+        (jnp.zeros(3, jnp.uint32), TypeError),
+        (jr.split(jr.key(0), 2), ValueError),
+        (jr.split(jr.PRNGKey(0), 2), ValueError),
+    ),
+)
+def test_what_is_no_key(key, error):
+    with pytest.raises(error, match="`key` must be"):
+        check_key(key)
+
+
+def test_check_type():
+    check_type("size", 3, int | None, "an integer")
+    check_type("size", None, int | None, "an integer")
+    with pytest.raises(TypeError, match="^`size` must be an integer, got 'x'. Count.$"):
+        check_type("size", "x", int, "an integer", "Count.")
+    with pytest.raises(TypeError, match="got an object of class `list`"):
+        check_type("size", [0] * 100, int, "an integer")
+    with pytest.raises(TypeError, match="got the class `bool`. Pass an instance"):
+        check_type("size", bool, int, "an integer", "Count.")
