@@ -61,7 +61,6 @@ from ._off_policy import (
 from ._parallel import (
     check_divisible as check_divisible,
     device_mesh as device_mesh,
-    map_shards as map_shards,
     replicate as replicate,
     shard_batch as shard_batch,
 )

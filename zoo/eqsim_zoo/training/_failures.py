@@ -15,7 +15,7 @@ ADVICE = (
     "`eqsim rollout` raises where it does not, and `eqsim.testing.check_env` looks closer; "
     "a shorter time step helps a robot that flies apart"
 )
-"""How to find values of an environment that are not finite."""
+"""Advice for an environment with values that are not finite."""
 
 PATIENCE = 10
 """Consecutive iterations without enough finite updates after which a member fails."""
