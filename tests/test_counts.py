@@ -1,5 +1,6 @@
 """Counts are integers: a float is refused, also a whole one."""
 
+import re
 import subprocess
 import sys
 
@@ -8,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import eqsim_zoo as zoo
 from eqsim import Generalized, load_mjcf, Positional, rollout, Spring
 from eqsim.constraint import Newton
 from eqsim.control import CEM, ILQR, MPPI, PredictiveSampling
 from eqsim.envs import Ant, Hopper
+from eqsim.identify import design, fit, Solver, structure
 from eqsim.wrappers import (
     ActionRepeat,
     DelayAction,
@@ -51,6 +54,15 @@ COUNTS = {
     "checkpoint_every": lambda n: rollout(
         ENV, lambda obs, key: jnp.zeros(3), jax.random.key(0), 4, checkpoint_every=n
     ),
+    "Solver.max_steps": lambda n: fit(ENV.sys, [], {}, solver=Solver(max_steps=n)),
+    "motions": lambda n: structure(ENV.sys, {}, motions=n),
+    "candidates": lambda n: design(ENV.sys, {}, 1.0, 1.0, candidates=n),
+    "PPO.num_envs": lambda n: zoo.PPO(num_envs=n),
+    "PPO.policy_hidden[1]": lambda n: zoo.PPO(policy_hidden=(4, n)),
+    "SAC.critic_hidden[0]": lambda n: zoo.SAC(critic_hidden=(n,)),
+    "SmallCNN.strides[0]": lambda n: zoo.vision.SmallCNN(strides=(n, 2, 1)),
+    "num_seeds": lambda n: zoo.Plan(10, num_seeds=n),
+    "episodes": lambda n: zoo.Plan(10, episodes=n),
 }
 
 
@@ -61,11 +73,19 @@ def check_all() -> None:
     for name, make in COUNTS.items():
         for number in NUMBERS:
             words = f"`{name.split(',')[0]}` must be an integer of at least "
-            with pytest.raises(ValueError, match=words):
+            with pytest.raises(ValueError, match=re.escape(words)):
                 make(number)
     three = np.int64(3)
     assert Ant(frame_skip=three).dt == Ant(frame_skip=3).dt
     assert ActionRepeat(ENV, three).dt == ActionRepeat(ENV, 3).dt
+    agent = zoo.PPO(num_minibatches=np.int64(4), policy_hidden=[np.int32(8), 4])
+    assert type(agent.num_minibatches) is type(agent.policy_hidden[0]) is int
+    assert zoo.Plan(1e3) == zoo.Plan(np.int64(1000)) == zoo.Plan(1000)
+    for steps in (1.5, np.inf, np.nan, True, "10", 0):
+        with pytest.raises(ValueError, match="`steps` must be an integer of at"):
+            zoo.Plan(steps)
+    with pytest.raises(ValueError, match="`PPO.policy_hidden` must be a tuple of int"):
+        zoo.PPO(policy_hidden=64)
 
 
 def test_only_integers():

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._errors import check_numbers
+from .._errors import check_count, check_numbers
 from ..model import System, validate as validate_system
 from ..pipelines import AbstractPipeline, Generalized
 from ._arrow import eliminate
@@ -106,10 +106,10 @@ def fit(
 
 def _check_solver(solver: Solver) -> None:
     """Raise `ValueError` if a setting of the solver is out of its range."""
-    positive, not_negative = lambda x: x >= 1, lambda x: x >= 0
-    check_numbers("Solver.max_steps", solver.max_steps, positive, "at least 1")
-    check_numbers("Solver.rounds", solver.rounds, positive, "at least 1")
-    check_numbers("Solver.restarts", solver.restarts, not_negative, "at least 0")
+    not_negative = lambda x: x >= 0
+    check_count("Solver.max_steps", solver.max_steps)
+    check_count("Solver.rounds", solver.rounds)
+    check_count("Solver.restarts", solver.restarts, 0)
     check_numbers("Solver.rtol", solver.rtol, not_negative, "at least 0")
     check_numbers("Solver.damping", solver.damping, lambda x: x > 0, "positive")
 

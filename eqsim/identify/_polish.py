@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from .._errors import check_count
 from ..model import System
 from ._evaluate import Problem, residuals
 from ._prediction import prediction
@@ -100,6 +101,7 @@ def polish(
     - `score`: function to minimize; by default `mean_error`.
     - `progress`: called with free numbers, score and number of evaluations.
     """
+    check_count("evaluations", evaluations)
     problem = _other(result.problem, recordings, windows)
     zero = jnp.zeros_like(problem.batch.sd)
     mask = np.asarray(problem.batch.mask)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._errors import check_count
 from .._loops import scan
 from ..kinematics import integrate
 from ..model import System
@@ -61,6 +62,7 @@ def structure(
     - `length`: length of each motion, s. `motions`: their number.
     - `amplitude`: amplitude of the commands and of the initial velocities.
     """
+    check_count("motions", motions)
     rng = np.random.default_rng(seed)
     time = np.arange(0.0, length, float(sys.dt))
     ctrl = [amplitude * _sines(rng, time, sys.nu) for _ in range(motions)]
@@ -92,6 +94,7 @@ def design(
     - `limits`: largest absolute command.
     - `candidates`: number of random commands.
     """
+    check_count("candidates", candidates)
     rng = np.random.default_rng(seed)
     time = np.arange(0.0, length, float(sys.dt))
     best = None

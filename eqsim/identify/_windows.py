@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from .._errors import check_count
 from ..model import System
 from ._recording import Recording, uninterrupted
 from ._starts import estimate_starts, given_starts, Start, Starts
@@ -111,6 +112,8 @@ def cut(
     **Raises:** `ValueError` if a recording lacks a channel, or no window has enough
     samples.
     """
+    check_count("Windows.half", windows.half)
+    check_count("Windows.min_samples", windows.min_samples)
     _check(sys, recordings, channels, windows)
     found = [w for k, rec in enumerate(recordings) for w in _of(k, rec, windows)]
     if not found:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
@@ -128,7 +129,9 @@ class ClipAction(AbstractConversion):
         return clamp(action, low, high)
 
 
-def check_scalable(name: str, env: AbstractEnv, hint: str = "") -> None:
+def check_scalable(
+    name: str, env: AbstractEnv, hint: str = "", *, unlimited: bool = False
+) -> None:
     """Raise `ValueError` unless actions can be scaled to the action range of an
     environment: each lower bound is below the upper one, and their difference is a finite
     number. Skipped for traced ranges.
@@ -137,19 +140,22 @@ def check_scalable(name: str, env: AbstractEnv, hint: str = "") -> None:
 
     - `name`: name of the agent or wrapper in the message.
     - `hint`: another remedy than to limit the actuator in the model.
+    - `unlimited`: True to accept infinite bounds, which are not scaled.
     """
-    span = env.action_range
+    with jax.ensure_compile_time_eval():
+        span = env.action_range
     if isinstance(span, Tracer) or span.ndim > 2:
         return
     span = np.asarray(span)
     with np.errstate(over="ignore", invalid="ignore"):
         width = span[:, 1] - span[:, 0]
-    bad = ~(np.isfinite(width) & (width > 0.0))
-    for k in np.flatnonzero(bad):
+    fine = np.isfinite(width) | (unlimited & np.isinf(span).any(axis=1))
+    kind = "finite or unlimited" if unlimited else "finite"
+    for k in np.flatnonzero(~(fine & (width > 0.0))):
         raise ValueError(
-            f"`{name}` scales actions, which needs a finite range, but that of actuator "
-            f"{env.sys.actuators.ctrl_names[k]!r} is {span[k].tolist()}. Limit it in the "
-            f"model (`ctrlrange`){hint}."
+            f"`{name}` scales actions, which needs a {kind} range of positive width, but "
+            f"that of actuator {env.sys.actuators.ctrl_names[k]!r} is {span[k].tolist()}. "
+            f"Limit it in the model (`ctrlrange`){hint}."
         )
 
 

@@ -19,6 +19,8 @@ import eqsim
 import eqsim_zoo as zoo
 from eqsim import AutoReset, testing, TimeLimit
 from eqsim.testing import probes
+from eqsim_zoo import blocks
+from eqsim_zoo.runs._members import members_of
 
 
 each = pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
@@ -207,6 +209,27 @@ BOUNDED = {name: agent for name, agent in AGENTS.items() if "ppo" not in name}
 def test_refuses_actions_without_bounds(agent):
     """Which PPO takes, with memory and without."""
     env = AutoReset(TimeLimit(eqsim.make("point_mass"), 8))
-    with pytest.raises(ValueError, match="needs a finite range"):
+    with pytest.raises(ValueError, match="needs a finite range of positive width"):
         agent.init(jr.key(0), env)
     AGENTS["ppo"].init(jr.key(0), env)
+
+
+RANGES = {
+    "reversed": (1.0, -1.0),
+    "empty": (1.0, 1.0),
+    "too wide": (-1.5e308, 1.5e308),
+    "not a number": (np.nan, 1.0),
+}
+
+
+@pytest.mark.parametrize("span", RANGES.values(), ids=RANGES)
+@pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
+def test_refuses_action_ranges(agent, span):
+    """With values that only an environment outside of compiled functions has."""
+    where = lambda env: env.sys.actuators.ctrl_range
+    env = blocks.training_env(probes.point_mass(), 5, 0, jr.key(0))
+    env = eqx.tree_at(where, env, where(env).at[1].set(jnp.array(span)))
+    members = members_of(agent, 0, 1)
+    words = r"range of positive width, but that of actuator 'y' is \["
+    with pytest.raises(ValueError, match=words):
+        members.skeleton(env)

@@ -144,14 +144,20 @@ def test_pictures():
 
 
 REFUSED = {
-    "no steps": ({"steps": 0}, "`steps` is 0; expected a positive integer"),
-    "half a step": ({"steps": 1.5}, "`steps` is 1.5"),
-    "no end": ({"steps": np.inf}, "`steps` is inf"),
+    "no steps": ({"steps": 0}, "`steps` must be an integer of at least 1, got 0"),
+    "half a step": (
+        {"steps": 1.5},
+        "`steps` must be an integer of at least 1, got 1.5",
+    ),
+    "no end": ({"steps": np.inf}, "`steps` must be an integer of at least 1, got inf"),
     "too many environments": (
         {"num_envs": 9},
         "`num_envs` is 9; expected .* number of steps, 8",
     ),
-    "no environments": ({"num_envs": 0}, "`num_envs` is 0"),
+    "no environments": (
+        {"num_envs": 0},
+        "`num_envs` must be an integer of at least 1, got 0",
+    ),
     "no episode": (
         {"episode_length": 0},
         "`episode_length` must be an integer of at least 1, got 0",
@@ -362,7 +368,7 @@ WRONG = {
     "record rail --best --last": "choose one of them",
     "record rail --expert r --expert-return 3": "choose one of them",
     "record rail --episodes 0 --steps 2": "`--episodes` at least 1",
-    "record rail --num-envs 0": "`num_envs` is 0",
+    "record rail --num-envs 0": "`num_envs` must be an integer of at least 1, got 0",
 }
 
 

@@ -205,7 +205,9 @@ def test_longer(whole, tmp_path):
     result = resume(out, more_steps=200, **AGENT)
     assert bits(result.state) == bits(whole.state)
     assert load_run(out, **AGENT).plan.steps == 400
-    with pytest.raises(ValueError, match="`steps` is -1; expected"):
+    with pytest.raises(
+        ValueError, match="`steps` must be an integer of at least 0, got -1"
+    ):
         resume(out, more_steps=-1, **AGENT)
 
 

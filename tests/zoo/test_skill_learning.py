@@ -146,7 +146,9 @@ def test_plans_end_with_the_episode(made):
 def test_refuses_plans(made):
     agent, state, env = made
     goals = jnp.ones((1, 2))
-    with pytest.raises(ValueError, match="`length` a multiple of `hold`"):
+    with pytest.raises(
+        ValueError, match="`length`, 5, must be a multiple of `hold`, 2"
+    ):
         zoo.skills.reach_goals(agent, state, env, goals, jr.key(0), length=5, hold=2)
     with pytest.raises(ValueError, match=r"expected \(goals, 2\)"):
         zoo.skills.reach_goals(agent, state, env, jnp.ones((1, 3)), jr.key(0))

@@ -386,18 +386,14 @@ def test_bad_members_are_left_behind(tmp_path):
 
 def test_what_makes_no_sense(tmp_path):
     rail = Rail()
-    for words, change in {
-        "`steps` is 0": {"steps": 0},
-        "`steps` is nan": {"steps": float("nan")},
-        "`steps` is 2.5": {"steps": 2.5},
-        "`num_seeds` is 0": {"num_seeds": 0},
-        "`episodes` is 0": {"episodes": 0},
-        "`episode_length` is 0": {"episode_length": 0},
-        "`pool_size` is -1": {"pool_size": -1},
-        "`seed` is -1": {"seed": -1},
-    }.items():
-        with pytest.raises(ValueError, match=words):
-            train(Search(), rail, Plan(**{"steps": 10} | change), out=tmp_path / "no")
+    wrong = {"num_seeds": [0], "episodes": [0], "episode_length": [0]}
+    wrong |= {"steps": [0, np.nan, 2.5], "pool_size": [-1], "seed": [-1]}
+    for name, values in wrong.items():
+        for value in values:
+            words = f"`{name}` must be an integer of at least [01], got {value}"
+            with pytest.raises(ValueError, match=words):
+                change = {"steps": 10} | {name: value}
+                train(Search(), rail, Plan(**change), out=tmp_path / "no")
     with pytest.raises(ValueError, match="may differ only in array values.* `sizes`"):
         train([Search(), Search(sizes=(1,))], rail, Plan(10))
     with pytest.raises(ValueError, match="Leave it out: `train` adds"):

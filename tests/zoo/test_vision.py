@@ -431,7 +431,7 @@ def test_small_images(recipe, least):
         (lambda: SmallCNN(widths=(3, 4)), "must be equal"),
         (
             lambda: SmallCNN(strides=(3, 0, 1)),
-            r"SmallCNN.strides` must be positive integers, got \(3, 0, 1\)",
+            r"SmallCNN.strides\[1\]` must be an integer of at least 1, got 0",
         ),
         (
             lambda: SmallCNN(outputs=0),
@@ -439,7 +439,7 @@ def test_small_images(recipe, least):
         ),
         (
             lambda: Impala(widths=()),
-            r"Impala.widths` must be positive integers, got \(\)",
+            r"Impala.widths` must be a tuple of positive integers, got \(\)",
         ),
         (
             lambda: Impala(blocks=0),

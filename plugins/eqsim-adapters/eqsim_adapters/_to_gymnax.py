@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, Timestep
-from eqsim.bridges import check_no_auto_reset, typed_key
+from eqsim.bridges import check_count, check_no_auto_reset, typed_key
 
 
 class Box:
@@ -88,11 +88,7 @@ class GymnaxEnv:
         check_no_auto_reset(env, "gymnax")
         if api not in ("1.0", "legacy"):
             raise ValueError(f"`api` must be '1.0' or 'legacy', got {api!r}.")
-        if max_steps_in_episode < 1:
-            raise ValueError(
-                "`max_steps_in_episode` must be at least 1, got "
-                f"{max_steps_in_episode}."
-            )
+        check_count("max_steps_in_episode", max_steps_in_episode)
         arrays, self._static = eqx.partition(env, eqx.is_array)
         limit = jnp.asarray(max_steps_in_episode, jnp.int32)
         self._params, self._legacy = GymnaxParams(arrays, limit), api == "legacy"

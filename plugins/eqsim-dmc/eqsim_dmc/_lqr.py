@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from eqsim import AbstractPipeline, State, System
+from eqsim.bridges import check_count
 from eqsim.randomize import AbstractRandomizer
 
 from ._models import as_array, edited_model
@@ -31,7 +32,9 @@ def lqr_model(num_links: int = 2, num_motors: int = 1, seed: int = 0) -> System:
     - `seed`: seed of the stiffnesses, uniform from 15 N/m to 25 N/m: those of
         `suite.load(..., task_kwargs={"random": seed})`.
     """
-    if not 1 <= num_motors <= num_links:
+    check_count("num_links", num_links)
+    check_count("num_motors", num_motors)
+    if num_motors > num_links:
         raise ValueError(
             f"`num_motors` must be from 1 to `num_links` ({num_links}), got {num_motors}."
         )

@@ -7,6 +7,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractPipeline, DomainRandomization, State, System
+from eqsim.bridges import check_count
 from eqsim.kinematics import forward, site_poses
 from eqsim.randomize import AbstractRandomizer
 
@@ -20,7 +21,8 @@ from ._tolerance import tolerance
 
 def stacker_model(num_boxes: int = 2) -> System:
     """Return the system of `stacker.xml`. **Arguments:** `num_boxes`, from 1 to 4."""
-    if not 1 <= num_boxes <= 4:
+    check_count("num_boxes", num_boxes)
+    if num_boxes > 4:
         raise ValueError(f"`num_boxes` must be from 1 to 4, got {num_boxes}.")
     return edited_model(_edit, "stacker.xml", num_boxes)
 

@@ -7,6 +7,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractPipeline, DomainRandomization, State, System
+from eqsim.bridges import check_count
 from eqsim.kinematics import forward, forward_velocity
 from eqsim.randomize import AbstractRandomizer
 
@@ -26,8 +27,7 @@ def swimmer_model(num_links: int = 6) -> System:
     - `num_links`: number of links including the head, at least 3. The joints between
         them bend by at most 360 degrees divided by this number.
     """
-    if num_links < 3:
-        raise ValueError(f"`num_links` must be at least 3, got {num_links}.")
+    check_count("num_links", num_links, 3)
     return edited_model(_add_tail, "swimmer.xml", num_links)
 
 

@@ -67,7 +67,9 @@ def test_pipeline_without_sensors():
 
 @with_suite
 def test_model_options():
-    with pytest.raises(ValueError, match="`num_links` must be at least 3, got 2"):
+    with pytest.raises(
+        ValueError, match="`num_links` must be an integer of at least 3, got 2"
+    ):
         eqsim_dmc.swimmer_model(2)
     with pytest.raises(ValueError, match="`num_boxes` must be from 1 to 4, got 5"):
         eqsim_dmc.stacker_model(5)

@@ -126,7 +126,7 @@ class EvolutionStrategy(AbstractOnlineAgent):
     std_learning_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.1)
 
     def __check_init__(self):
-        check_positive(self, "population", "num_episodes", "episode_length")
+        check_positive(self, "population", "num_episodes", "episode_length", "hidden")
         check_ranges(self, "noise", "std_learning_rate")
         if self.population < 4 or self.population % 2:
             raise ValueError(

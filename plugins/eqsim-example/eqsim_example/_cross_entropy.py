@@ -108,7 +108,8 @@ class CrossEntropy(AbstractOnlineAgent):
     noise: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.1)
 
     def __check_init__(self):
-        check_positive(self, "population", "elites", "episodes", "episode_length")
+        sizes = "population", "elites", "episodes", "episode_length"
+        check_positive(self, *sizes, "hidden")
         check_ranges(self, "deviation")
         if self.elites > self.population:
             raise ValueError(

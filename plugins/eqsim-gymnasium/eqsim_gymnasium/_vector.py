@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from eqsim import AbstractEnv, DomainRandomization
-from eqsim.bridges import CompiledEnv, Randomizer
+from eqsim.bridges import check_count, CompiledEnv, Randomizer
 from eqsim.render import Camera, camera_for, images
 from eqsim.wrappers import layers, robot
 
@@ -79,8 +79,7 @@ class EqsimVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarr
         camera: Camera | None = None,
         **options: Any,
     ):
-        if num_envs < 1:
-            raise ValueError(f"`num_envs` must be at least 1, got {num_envs}.")
+        check_count("num_envs", num_envs)
         self.eqsim_env = build(env, randomize, render_mode, options)
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = metadata(self.eqsim_env)
@@ -225,8 +224,5 @@ class EqsimVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarr
 def _limit(steps: int | None) -> np.ndarray | None:
     if steps is None or steps == -1:
         return None
-    if steps < 1:
-        raise ValueError(
-            f"`max_episode_steps` must be at least 1, or -1 for no limit, got {steps}."
-        )
+    check_count("max_episode_steps", steps, or_none="no limit")
     return np.asarray(steps, np.int32)

@@ -151,7 +151,11 @@ def test_pictures(opengl):
 @pytest.mark.parametrize(
     "options, error, text",
     [
-        ({"num_envs": 0}, ValueError, "`num_envs` must be at least 1, got 0"),
+        (
+            {"num_envs": 0},
+            ValueError,
+            "`num_envs` must be an integer of at least 1, got 0",
+        ),
         ({"max_episode_steps": 0}, ValueError, "must be at least 1, or -1 .* got 0"),
         ({"autoreset_mode": "Never"}, ValueError, "Never"),
     ],

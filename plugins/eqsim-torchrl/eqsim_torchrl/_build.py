@@ -10,7 +10,7 @@ from torch import nn
 
 import eqsim
 from eqsim import AbstractEnv, TimeLimit
-from eqsim.bridges import check_no_auto_reset, randomized, Randomizer
+from eqsim.bridges import check_count, check_no_auto_reset, randomized, Randomizer
 from eqsim.wrappers import ActionRepeat
 
 from ._arrays import to_torch
@@ -39,6 +39,7 @@ def build(
     """
     check_no_auto_reset(env, "TorchRL", ", and use TorchRL's transforms instead")
     env = randomized(env, randomize, name)
+    check_count("frame_skip", frame_skip)
     if frame_skip != 1:
         env = ActionRepeat(env, frame_skip)
     return env if episode_length is None else TimeLimit(env, episode_length)

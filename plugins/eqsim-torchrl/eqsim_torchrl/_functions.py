@@ -9,6 +9,8 @@ from tensordict import TensorDict
 from torch import nn
 from torchrl.envs import EnvBase
 
+from eqsim.bridges import check_count
+
 from ._operator import Operator
 from ._policies import apply, plan_of
 from ._program import Program
@@ -137,11 +139,11 @@ class AbstractTensorEnv(EnvBase):
         return operator.run(given)
 
     def _under(self, policy: nn.Module, length: int | None, state: EnvState):
-        if length is None or length < 1:
+        if length is None:
             raise ValueError(
-                "`length` must be the number of steps if a policy is given, got "
-                f"{length}."
+                "`length` must be the number of steps if a policy is given, got None."
             )
+        check_count("length", length)
         if self._table is not None:
             raise ValueError(
                 "Actions must be continuous for `unroll` with a policy, but "

@@ -78,7 +78,7 @@ class APG(AbstractOnlineAgent):
     noise: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.0)
 
     def __check_init__(self):
-        check_positive(self, "num_envs", "horizon")
+        check_positive(self, "num_envs", "horizon", "hidden")
         check_counts(self, "checkpoint_every")
         check_ranges(self)
 

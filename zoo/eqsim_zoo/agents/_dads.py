@@ -11,6 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv
+from eqsim.bridges import check_count
 
 from ..blocks import (
     as_scalar,
@@ -27,7 +28,6 @@ from ..blocks import (
     static,
     with_reward,
 )
-from ..blocks._hyperparameters import check_count
 from ._skill_agent import AbstractSkillAgent, collect_skills, init_skills, SkillState
 
 

@@ -81,7 +81,7 @@ class ES(AbstractOnlineAgent):
     weight_decay: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.005)
 
     def __check_init__(self):
-        check_positive(self, "num_pairs", "episode_length")
+        check_positive(self, "num_pairs", "episode_length", "hidden")
         check_ranges(self, "noise")
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> ESState:

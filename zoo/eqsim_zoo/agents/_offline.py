@@ -19,6 +19,7 @@ from ..blocks import (
     cast_floats,
     check_action_bounds,
     check_num_levels,
+    check_positive,
     check_ranges,
     normalize,
     scale,
@@ -64,6 +65,7 @@ class AbstractOfflineAgent(AbstractAgent):
     learning_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=3e-4)
 
     def __check_init__(self):
+        check_positive(self, "hidden")
         check_ranges(self)
         check_encoder(type(self).__name__, self.encoder)
         check_augmentations(type(self).__name__, self.augmentations)

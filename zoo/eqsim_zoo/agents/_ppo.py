@@ -43,6 +43,7 @@ from ..blocks import (
     Transition,
     update_statistics,
 )
+from ..blocks._actions import check_squashed
 from ..vision import AbstractEncodingAgent
 from ._proximal import AbstractProximalAgent
 
@@ -107,9 +108,8 @@ class PPO(AbstractProximalAgent, AbstractEncodingAgent):
     levels: int = static(0)
 
     def __check_init__(self):
-        check_positive(
-            self, "num_envs", "unroll_length", "num_epochs", "num_minibatches"
-        )
+        sizes = "num_envs", "unroll_length", "num_epochs", "num_minibatches"
+        check_positive(self, *sizes, "policy_hidden", "value_hidden")
         rows = self.num_envs * self.unroll_length
         if rows % self.num_minibatches:
             raise ValueError(
@@ -121,6 +121,8 @@ class PPO(AbstractProximalAgent, AbstractEncodingAgent):
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> PPOState:
         if self.levels:
             check_action_bounds(self, env)
+        else:
+            check_squashed(self, env)
         check_divisible(self, "num_envs")
         key, *keys, key_envs = jr.split(key, 4)
         running = reset_envs(self, env, key_envs, self.num_envs)

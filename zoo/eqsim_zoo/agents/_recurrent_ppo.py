@@ -37,6 +37,7 @@ from ..blocks import (
     Transition,
     update_statistics,
 )
+from ..blocks._actions import check_squashed
 from ..blocks.recurrent import (
     RecurrentActor,
     RecurrentActorCritic,
@@ -116,7 +117,7 @@ class RecurrentPPO(
 
     def __check_init__(self):
         sizes = "num_envs", "unroll_length", "num_epochs", "num_minibatches"
-        check_positive(self, *sizes, "memory_size")
+        check_positive(self, *sizes, "memory_size", "policy_hidden", "value_hidden")
         if self.num_envs % self.num_minibatches:
             raise ValueError(
                 f"`RecurrentPPO.num_minibatches` must divide `num_envs` = {self.num_envs}, "
@@ -125,6 +126,7 @@ class RecurrentPPO(
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> RecurrentPPOState:
         check_divisible(self, "num_envs")
+        check_squashed(self, env)
         key, key_policy, key_value, key_envs = jr.split(key, 4)
         running = reset_envs(self, env, key_envs, self.num_envs)
         obs, dtype = jtu.tree_map(lambda x: x[0], running.obs), running.last.dtype

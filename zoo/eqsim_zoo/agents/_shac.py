@@ -126,7 +126,8 @@ class SHAC(AbstractOnlineAgent):
     reward_scale: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
 
     def __check_init__(self):
-        check_positive(self, "num_envs", "horizon", "num_epochs", "num_minibatches")
+        sizes = "num_envs", "horizon", "num_epochs", "num_minibatches"
+        check_positive(self, *sizes, "actor_hidden", "critic_hidden")
         check_counts(self, "checkpoint_every")
         check_ranges(self)
         rows = self.num_envs * self.horizon

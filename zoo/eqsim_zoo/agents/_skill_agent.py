@@ -16,6 +16,7 @@ from ..blocks import (
     acts_on_batches,
     add_steps,
     as_scalar,
+    check_positive,
     check_ranges,
     collect,
     Episodes,
@@ -83,6 +84,7 @@ class AbstractSkillAgent(AbstractOnlineAgent):
     descriptor_full_state: bool = static(False)
 
     def __check_init__(self):
+        check_positive(self, "hidden")
         check_ranges(self)
 
     @staticmethod

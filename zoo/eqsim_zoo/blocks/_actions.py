@@ -62,6 +62,12 @@ def _scaled(low, high, action):
     return low + 0.5 * (action + 1.0) * (high - low)
 
 
+def check_squashed(agent: eqx.Module, env: AbstractEnv) -> None:
+    """Raise `ValueError` unless `Squash` can scale to the action range, whose bounds may be
+    infinite."""
+    check_scalable(type(agent).__name__, env, unlimited=True)
+
+
 def check_action_bounds(agent: eqx.Module, env: AbstractEnv) -> None:
     """Raise `ValueError` unless the action range is finite and not empty, see
     `check_scalable`."""
@@ -78,7 +84,7 @@ def check_action_bounds(agent: eqx.Module, env: AbstractEnv) -> None:
         return
     for k in np.flatnonzero(~np.all(np.isfinite(bounds), axis=1)):
         raise ValueError(
-            f"`{name}` scales actions, which needs a finite range, but actuator "
+            f"`{name}` scales actions, which needs a finite range of positive width, but actuator "
             f"{env.sys.actuators.ctrl_names[k]!r} has no limits. Limit it in the model "
             f"(`ctrlrange`){hint}."
         )

@@ -4,10 +4,8 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from eqsim import AbstractEnv, AutoReset, TimeLimit
-from eqsim.bridges import check_no_auto_reset
+from eqsim.bridges import check_count, check_no_auto_reset
 from eqsim.wrappers import pool_resets
-
-from ._hyperparameters import check_count
 
 
 def training_env(

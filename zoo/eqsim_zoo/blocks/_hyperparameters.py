@@ -8,6 +8,8 @@ import jax.tree_util as jtu
 import numpy as np
 from jaxtyping import Array, Float
 
+from eqsim.bridges import check_count
+
 
 def as_scalar(x: Any) -> Any:
     """Convert a real number to an array. Anything else is returned unchanged, because
@@ -19,12 +21,15 @@ def as_scalar(x: Any) -> Any:
 
 
 def static(default: Any) -> Any:
-    """Declare a static field for a size, a shape or a flag. Lists become tuples."""
+    """Declare a static field for a size, a shape or a flag. Lists become tuples, and
+    integers of NumPy those of Python."""
     return eqx.field(static=True, converter=_hashable, default=default)
 
 
 def _hashable(x: Any) -> Any:
-    return tuple(x) if isinstance(x, list) else x
+    if isinstance(x, list | tuple):
+        return tuple(map(_hashable, x))
+    return int(x) if isinstance(x, np.integer) else x
 
 
 def cast_floats(tree: Any, dtype: Any) -> Any:
@@ -34,7 +39,8 @@ def cast_floats(tree: Any, dtype: Any) -> Any:
 
 
 def check_positive(agent: eqx.Module, *names: str) -> None:
-    """Raise `ValueError` unless fields are positive integers."""
+    """Raise `ValueError` unless fields are positive integers, or tuples of them if their
+    default is a tuple."""
     _check_integers(agent, names, 1)
 
 
@@ -45,17 +51,27 @@ def check_counts(agent: eqx.Module, *names: str) -> None:
 
 def _check_integers(agent: eqx.Module, names: tuple[str, ...], least: int) -> None:
     for name in names:
-        check_count(f"{type(agent).__name__}.{name}", vars(agent)[name], least)
+        full, value = f"{type(agent).__name__}.{name}", vars(agent)[name]
+        if isinstance(type(agent).__dataclass_fields__[name].default, tuple):
+            if not isinstance(value, tuple):
+                raise ValueError(
+                    f"`{full}` must be a tuple of integers, got {value!r}."
+                )
+            for k, one in enumerate(value):
+                check_count(f"{full}[{k}]", one, least)
+        else:
+            check_count(full, value, least)
 
 
-def check_count(name: str, value: Any, least: int = 1) -> None:
-    """Raise `ValueError` unless a value is an integer, of Python or NumPy, of at least
-    `least`."""
-    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_integer or value < least:
-        raise ValueError(
-            f"`{name}` must be an integer of at least {least}, got {value!r}."
-        )
+def number_of_steps(name: str, value: Any, least: int = 1) -> int:
+    """Return a number of steps, which may be a whole float, such as 1e6.
+
+    **Raises:** `ValueError` if it is not whole, or less than `least`.
+    """
+    exact = isinstance(value, float | np.floating) and abs(value) < 2**53
+    value = int(value) if exact and value == value // 1 else value
+    check_count(name, value, least)
+    return int(value)
 
 
 def check_num_levels(agent: Any) -> None:

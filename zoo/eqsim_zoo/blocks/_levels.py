@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ._hyperparameters import check_count
+from eqsim.bridges import check_count
 
 
 _MOST = 4096

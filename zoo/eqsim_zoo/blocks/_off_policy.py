@@ -84,7 +84,8 @@ class AbstractOffPolicy(AbstractEncodingAgent):
     reward_scale: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
 
     def __check_init__(self):
-        check_positive(self, "num_envs", "unroll_length", "batch_size", "capacity")
+        sizes = "num_envs", "unroll_length", "batch_size", "capacity"
+        check_positive(self, *sizes, "actor_hidden", "critic_hidden")
         check_ranges(self)
         name, rows = type(self).__name__, self.num_envs * self.unroll_length
         if self.batch_size > self.capacity:

@@ -9,7 +9,7 @@ import jax.tree_util as jtu
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ._hyperparameters import check_count
+from eqsim.bridges import check_count
 
 
 class Transition(eqx.Module):

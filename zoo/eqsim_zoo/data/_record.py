@@ -11,9 +11,11 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from eqsim import AbstractEnv
+from eqsim.bridges import check_count
 
 from ..blocks import collect, Running, training_env, Transition
 from ..blocks._collect import reset_batch
+from ..blocks._hyperparameters import number_of_steps
 from ._about import About
 from ._behavior import clipped_policy, Policy
 from ._dataset import Dataset
@@ -57,10 +59,11 @@ def record(
     **Raises:** `ValueError` if a size is out of range, actions have no bounds, the
     environment has auto-reset, or a recorded value is not finite.
     """
-    steps = _count(steps)
+    steps = number_of_steps("steps", steps)
     if num_envs is None:
         num_envs = max(1, min(64, steps // max(episode_length, 1)))
-    if not 1 <= num_envs <= steps:
+    check_count("num_envs", num_envs)
+    if num_envs > steps:
         raise ValueError(
             f"`num_envs` is {num_envs}; expected a number from 1 to the number of steps, "
             f"{steps}."
@@ -82,12 +85,6 @@ def record(
     rows.truncated[:, -1] = ~rows.terminated[:, -1]
     flat = jtu.tree_map(lambda x: x.reshape(-1, *x.shape[2:])[:steps], rows)
     return Dataset.of(flat, bounds=bounds, about=About(env=name))
-
-
-def _count(steps: int | float) -> int:
-    if not math.isfinite(steps) or steps != int(steps) or steps < 1:
-        raise ValueError(f"`steps` is {steps}; expected a positive integer.")
-    return int(steps)
 
 
 def _bounds(env: AbstractEnv) -> Float[np.ndarray, "nu 2"]:

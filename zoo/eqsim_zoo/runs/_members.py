@@ -12,11 +12,10 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent
-from eqsim.bridges import check_type
+from eqsim.bridges import check_count, check_type
 from eqsim.wrappers import layers, PooledResets
 
 from ..blocks._environments import member_key
-from ..blocks._hyperparameters import check_count
 from ..data import Dataset
 from ._settings import describe
 
@@ -114,8 +113,13 @@ class Members(eqx.Module):
         return jtu.tree_map(lambda x: jnp.copy(x) if eqx.is_array(x) else x, state)
 
     def skeleton(self, env: AbstractEnv | MemberEnvs | Dataset) -> Any:
-        """Return shapes and types of the result of `init`, without computing it."""
-        return eqx.filter_eval_shape(_init, self, env, self.keys())
+        """Return shapes and types of the result of `init`, without computing it.
+
+        **Raises:** `ValueError` if an agent does not support the values of the environment,
+        which are known only here.
+        """
+        start = lambda members, keys: _start(members, env, keys)
+        return eqx.filter_eval_shape(start, self, self.keys())
 
     def labels(self) -> list[dict[str, Any]]:
         """Return, for each member, its seed and the fields in which members differ."""
@@ -131,11 +135,13 @@ class Members(eqx.Module):
         return f"member {member} ({', '.join(f'{k} {v}' for k, v in label.items())})"
 
 
-@eqx.filter_jit
-def _init(
+def _start(
     members: Members, env: AbstractEnv | MemberEnvs | Dataset, keys: Key[Array, "..."]
 ) -> Any:
     return members.each_in(env, lambda agent, env, key: agent.init(key, env), keys)
+
+
+_init = eqx.filter_jit(_start)
 
 
 def _pools(env: AbstractEnv) -> list[Any]:

@@ -4,6 +4,10 @@ import dataclasses
 import math
 from typing import Any, NamedTuple
 
+from eqsim.bridges import check_count
+
+from ..blocks._hyperparameters import number_of_steps
+
 
 _MOST = 2**30
 """Maximum number of steps of a turn, as they are counted in 32 bits."""
@@ -15,8 +19,8 @@ class Plan:
 
     **Arguments:**
 
-    - `steps`: control steps of each member, summed over its environments. A run ends with
-        the iteration in which this number is reached.
+    - `steps`: control steps of each member, summed over its environments; also a whole
+        float, such as 1e6. A run ends with the iteration in which this number is reached.
     - `seed`: first seed.
     - `num_seeds`: number of seeds, trained in one program. The result of each is that
         of a run with this seed alone, up to rounding.
@@ -46,25 +50,17 @@ class Plan:
     def __post_init__(self):
         least = {"seed": 0, "pool_size": 0, "evaluations": 0, "planned": 0}
         for name, value in dataclasses.asdict(self).items():
-            if (
-                not isinstance(value, int | float)
-                or value != value // 1
-                or value >= 2**53
-            ):
-                raise ValueError(f"`{name}` is {value}; expected an integer.")
+            if name == "steps":
+                value = number_of_steps(name, value)
+            check_count(name, value, least.get(name, 1))
             object.__setattr__(self, name, int(value))
-            if value < least.get(name, 1):
-                raise ValueError(
-                    f"`{name}` is {value}; expected at least {least.get(name, 1)}."
-                )
         if not self.planned:
             object.__setattr__(self, "planned", self.steps)
 
     def longer(self, steps: int | float) -> "Plan":
         """Return the plan extended by a number of steps."""
-        if not steps >= 0 or math.isinf(steps):
-            raise ValueError(f"`steps` is {steps}; expected a finite number from 0.")
-        return dataclasses.replace(self, steps=self.steps + int(steps))
+        more = number_of_steps("steps", steps, 0)
+        return dataclasses.replace(self, steps=self.steps + more)
 
     def iterations(self, counters: "Counters") -> int:
         """Return the number of iterations of the next turn. It depends only on the plan

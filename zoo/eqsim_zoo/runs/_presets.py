@@ -6,12 +6,12 @@ from types import MappingProxyType
 from typing import Any
 
 from eqsim import AbstractOnlineAgent
+from eqsim.bridges import check_count
 
 from ..agents._dads import DADS
 from ..agents._ppo import PPO
 from ..agents._sac import SAC
 from ..agents._shac import SHAC
-from ..blocks._hyperparameters import check_count
 from ._settings import unknown
 
 

@@ -12,13 +12,13 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 import eqsim
 from eqsim import AbstractEnv
+from eqsim.bridges import check_count
 from eqsim.wrappers import AbstractDescriptor, layers
 
 from ..agents._dads import DADS
 from ..agents._skill_agent import AbstractSkillAgent, SkillState
 from ..blocks import SkillDynamics
 from ..blocks._environments import evaluation_env
-from ..blocks._hyperparameters import check_count
 
 
 CELLS = 20
@@ -159,6 +159,7 @@ def default_skills(
     state: SkillState, key: PRNGKeyArray, number: int = 16
 ) -> Float[Array, "skills k"]:
     """Return all skills, or `number` samples of a continuous prior."""
+    check_count("number", number)
     prior = state.world.prior
     known = prior.all()
     return jax.vmap(prior.sample)(jr.split(key, number)) if known is None else known

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 import eqsim
 from eqsim import AbstractEnv
+from eqsim.bridges import check_count
 from eqsim.control import MPPI
 
 from ..agents._dads import DADS
@@ -85,11 +86,10 @@ def reach_goals(
             f"`{type(agent).__name__}` has no skill dynamics, which planning needs. Use "
             "`DADS`."
         )
-    if hold < 1 or horizon < 1 or length < 1 or length % hold:
-        raise ValueError(
-            f"`length` is {length}, `hold` {hold}, `horizon` {horizon}; expected positive "
-            "integers, with `length` a multiple of `hold`."
-        )
+    for name, value in (("length", length), ("hold", hold), ("horizon", horizon)):
+        check_count(name, value)
+    if length % hold:
+        raise ValueError(f"`length`, {length}, must be a multiple of `hold`, {hold}.")
     number = state.world.layout.described
     if goals.ndim != 2 or goals.shape[1] != number:
         raise ValueError(

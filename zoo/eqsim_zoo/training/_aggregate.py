@@ -4,6 +4,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
+from eqsim.bridges import check_count
+
 
 def interquartile_mean(scores: Float[np.ndarray, "runs *tasks"]) -> float:
     """Return the mean of the middle half of all scores.
@@ -46,6 +48,8 @@ def bootstrap_interval(
         Agarwal et al., *Deep reinforcement learning at the edge of the statistical
         precipice*, 2021, section 4.1.
     """
+    check_count("draws", draws)
+    check_count("seed", seed, 0)
     scores = np.asarray(scores)
     if len(scores) < 2:
         raise ValueError(

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks._hyperparameters import check_count
+from eqsim.bridges import check_count
+
 from ..runs._curves import write_curves
 from ..runs._metrics import MetricsFile, Row
 from ..runs._plan import Counters

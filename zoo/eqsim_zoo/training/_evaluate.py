@@ -22,12 +22,11 @@ from eqsim import (
     TimeLimit,
     Timestep,
 )
-from eqsim.bridges import check_key, check_type
+from eqsim.bridges import check_count, check_key, check_type
 
 from ..agents import AbstractSkillAgent
 from ..blocks import replicate
 from ..blocks._environments import evaluation_env
-from ..blocks._hyperparameters import check_count
 from ..runs._members import Members
 
 

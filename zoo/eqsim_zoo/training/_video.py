@@ -14,12 +14,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 import eqsim
 from eqsim import AbstractEnv, agent_policy, System, TimeLimit, Timestep
+from eqsim.bridges import check_count
 from eqsim.render import images, NoOpenGL, write_gif
 from eqsim.wrappers import robot
 
 from ..blocks import device_mesh, replicate
 from ..blocks._environments import evaluation_env, evaluation_key
-from ..blocks._hyperparameters import check_count
 from ..runs._members import Members
 from ..runs._run import Run, VIDEOS
 from ._callbacks import AbstractCallback, Turn

@@ -5,8 +5,9 @@ from typing import Any, TypeAlias
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+
+from eqsim.bridges import check_count
 
 from ..blocks._encoding import Image
 from ._convolution import convolve
@@ -129,6 +130,9 @@ def check_shape(shape: tuple[int, int, int], least: int, network: str) -> None:
 
 def check_sizes(name: str, sizes: tuple[int, ...]) -> None:
     """Raise `ValueError` unless there are sizes, and all are positive integers."""
-    fine = [isinstance(n, int | np.integer) and n >= 1 for n in sizes]
-    if not (fine and all(fine)):
-        raise ValueError(f"`{name}` must be positive integers, got {sizes}.")
+    if not isinstance(sizes, tuple) or not sizes:
+        raise ValueError(
+            f"`{name}` must be a tuple of positive integers, got {sizes!r}."
+        )
+    for k, size in enumerate(sizes):
+        check_count(f"{name}[{k}]", size)
