@@ -32,10 +32,14 @@ from ._restarts import restarted
 from ._result import Result
 from ._robust import AbstractLoss, Square
 from ._signals import Delay
-from ._solver import Iterate, minimize, Solver
+from ._solver import Iterate, iterate_at, minimize, Solver
 from ._unknowns import AbstractUnknown, Context
 from ._validation import validate as validation
 from ._windows import Cut, cut, Windows
+
+
+_MOVES = 10
+"""Maximum number of times that a fit continues beyond bounds of positive values."""
 
 
 class Setup(NamedTuple):
@@ -124,7 +128,7 @@ def _annealed(setup: Setup, smoothing, solver: Solver, noise, callbacks) -> Resu
     for width in smoothing or (None,):
         if width is not None:
             problem = _smoothed(problem, float(width))
-        problem, now, outcome = _fitted(
+        problem, now, outcome, bounds = _reached(
             problem, theta, starts, bounds, solver, noise, floor, told
         )
         theta, starts, steps = now.theta, now.starts, steps + now.steps
@@ -171,7 +175,6 @@ def prepare(
     runs, channels, compared = objective.compare(given)
     found = cut(sys, runs, channels, windows, _before(unknowns))
     sizes = tuple(len(start) for start in starts)
-    bounds = _bounds(unknowns, starts)
     theta = np.concatenate(starts)
     sigma = {name: np.ones(width) for name, width in compared.items()}
     for name, value in (noise or {}).items():
@@ -197,7 +200,45 @@ def prepare(
         {k: jnp.asarray(v) for k, v in sigma.items()},
         jnp.asarray(weight),
     )
+    bounds = _bounds(problem, theta)
     return Setup(problem, runs, found, theta, tuple(labels), bounds)
+
+
+def _reached(problem, theta, starts, bounds, solver, noise, floor, told):
+    """Fit, and again where a positive number is far from where the data want it: its
+    bounds are relative to its start, and at a tiny value the cost is flat in its
+    logarithm."""
+    args = solver, noise, floor, told
+    problem, now, outcome = _fitted(problem, theta, starts, bounds, *args)
+    for _ in range(_MOVES):
+        moved, wider = _further(problem, now, bounds)
+        if np.array_equal(wider, bounds):
+            break
+        other, new, reached = _fitted(problem, moved, now.starts, wider, *args)
+        gain = now.cost - iterate_at(problem, new.theta, new.starts, 0).cost
+        new = new._replace(steps=now.steps + new.steps)
+        # By chance the cost decreases by half for each number.
+        if not gain > max(2.0, solver.rtol * abs(now.cost)):
+            return problem, now._replace(steps=new.steps), outcome, bounds
+        problem, now, outcome, bounds = other, new, reached, wider
+    return problem, now, outcome, bounds
+
+
+def _further(problem: Problem, now: Iterate, bounds: tuple[np.ndarray, np.ndarray]):
+    """Return free numbers to continue from, and bounds, which are wider where the data
+    want another value than a logarithm can reach. A larger one starts from the minimum of
+    the linear model of the data; a smaller one stays at its lower bound."""
+    (lower, upper), theta = bounds, now.theta
+    reduced = eliminate(now.arrow)
+    slope, curvature = -reduced.gradient, np.diag(reduced.matrix)
+    wanted = np.divide(slope, curvature, np.zeros_like(slope), where=curvature > 0)
+    larger = np.log1p(np.maximum(wanted, 0.0))
+    up = np.where(theta >= upper, wanted > 0, theta + larger > upper)
+    moved = np.where(up & (_bounds(problem, theta)[1] > upper), theta + larger, theta)
+    least, most = _bounds(problem, moved)
+    down = (theta <= lower) & (wanted < 0)
+    lower = np.where(down, np.minimum(lower, least), lower)
+    return moved, (lower, np.where(up, np.maximum(upper, most), upper))
 
 
 def _fitted(problem, theta, starts, bounds, solver, noise, floor, told):
@@ -285,9 +326,11 @@ def _before(unknowns: Mapping[str, AbstractUnknown]) -> float:
     return max([x.upper for x in delays if x.channel == "ctrl"], default=0.0)
 
 
-def _bounds(unknowns, starts) -> tuple[np.ndarray, np.ndarray]:
-    pairs = zip(unknowns.values(), starts, strict=True)
-    lower, upper = zip(*(unknown.bounds(start) for unknown, start in pairs))
+def _bounds(problem: Problem, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds of a fit that starts from these free numbers."""
+    parts = np.split(theta, np.cumsum(problem.sizes)[:-1])
+    pairs = zip(problem.unknowns, parts, strict=True)
+    lower, upper = zip(*(unknown.bounds(part) for unknown, part in pairs))
     return np.concatenate(lower), np.concatenate(upper)
 
 

@@ -33,8 +33,8 @@ class AbstractTransform(eqx.Module):
 
 
 _REACH = 1e3
-"""Factor of the start within which positive values are searched: what tends to zero stops
-there, and is reported to be at a bound."""
+"""Factor of the start within which positive values are searched. A fit continues beyond it
+if that lowers the cost; what tends to zero stops there, and is reported to be at a bound."""
 
 
 class Log(AbstractTransform):

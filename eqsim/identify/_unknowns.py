@@ -210,7 +210,8 @@ def Positive(
     initial: float | None = None,
     prior: AbstractPrior | None = None,
 ) -> Leaves:
-    """Choose positive numbers, such as damping or friction; found by their logarithm.
+    """Choose positive numbers, such as damping or friction; found by their logarithm,
+    from a start of any size.
 
     **Arguments:**
 

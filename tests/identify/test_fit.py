@@ -69,6 +69,31 @@ def test_intervals_hold_the_truth(sys):
     assert 0.6 < np.sqrt((errors**2).mean()) < 1.5
 
 
+@pytest.mark.parametrize("initial", [1e-30, 1e-8, 1e4])
+def test_positive_numbers_are_found_from_any_start(sys, initial):
+    """At a tiny value the cost hardly depends on the logarithm."""
+    runs = [record(_model((2.0, 2.0, 1.0, 1.0)), k, 2.0, NOISE) for k in range(2)]
+    start = identify.Positive(lambda s: s.joints.damping, initial=initial)
+    fit = lambda unknown: identify.fit(sys, runs, {"d": unknown}, windows=WINDOWS)
+    found, near = fit(start), fit(DAMPING)
+    np.testing.assert_allclose(found.values, near.values, rtol=1e-3)
+    np.testing.assert_allclose(found.sd, near.sd, rtol=0.05)
+    assert not any(row.at_bound for row in found.table())
+
+
+def test_what_is_zero_stops_at_its_bound(sys):
+    """There is no armature; its search ends."""
+    spec = mujoco.MjSpec.from_string(ARM)
+    for joint in spec.joints:
+        joint.armature = 0.0
+    runs = [record(spec.compile(), k, 2.0, NOISE) for k in range(2)]
+    where = lambda s: s.joints.armature
+    unknown = identify.Positive(where, shared=True, initial=0.1)
+    result = identify.fit(sys, runs, {"armature": unknown}, windows=WINDOWS)
+    assert result.values[0] < 1e-3 and result.interval()[1][0] < 0.1
+    assert result.steps < 300
+
+
 # Fits two hundred robots; `test_intervals_hold_the_truth` checks six.
 @pytest.mark.slow
 def test_coverage(sys):
