@@ -353,9 +353,17 @@ _part_p.def_abstract_eval(_abstract_eval)
 
 mlir.register_lowering(call_p, mlir.lower_fun(_run_parts, multiple_results=True))
 mlir.register_lowering(_part_p, mlir.lower_fun(_run, multiple_results=True))
-mlir.register_lowering(
-    _part_p, mlir.lower_fun(_run_kernel, multiple_results=True), platform="cpu"
-)
+
+
+def _lower_on_cpu(ctx, *leaves, **how):
+    """Lower to a kernel; to XLA in a program that is exported, because it runs in
+    processes and on machines that do not have the kernel."""
+    exported = ctx.module_context.lowering_parameters.for_export
+    run = _run if exported else _run_kernel
+    return mlir.lower_fun(run, multiple_results=True)(ctx, *leaves, **how)
+
+
+mlir.register_lowering(_part_p, _lower_on_cpu, platform="cpu")
 
 
 # Calls within calls.

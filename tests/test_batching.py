@@ -1,12 +1,15 @@
 """`batch_last` behaves as the function that it wraps, under every transformation."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import tree_allclose
 
+from eqsim import _kernels as kernels
 from eqsim._batching import batch_last
+from eqsim.testing import probes
 
 
 def example(a, x):
@@ -198,3 +201,23 @@ def test_what_does_not_depend_on_the_batch_is_computed_once():
     assert tree_allclose(
         gradient(a), jax.grad(total(jax.vmap(parts, (None, 0))))(a), rtol=1e-13
     )
+
+
+def test_exported_programs_have_no_kernels():
+    """They run in any process, also after the program with kernels has been compiled."""
+    env = probes.point_mass()
+    state, _ = env.reset(jax.random.key(0))
+    where = lambda s: (s.q, s.qd)
+
+    def step(q, qd, action):
+        new = env.step(eqx.tree_at(where, state, (q, qd)), action)[0]
+        return where(new)
+
+    args = *where(state), jnp.array([0.3, -0.2])
+    compiled = jax.jit(step)
+    near = compiled(*args)
+    exported = jax.export.export(compiled)(*args)
+    assert "@eqsim_" not in exported.mlir_module()
+    for a, b in zip(exported.call(*args), near, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+    assert kernels.enabled() and "@eqsim_" in compiled.lower(*args).as_text()
