@@ -98,3 +98,38 @@ def test_without_fallback():
     sys, _ = robot("sphere")
     for pipeline in (Generalized(), Spring()):
         check_kernels(pipeline.step, sys, pipeline.init(sys), jnp.zeros(0))
+
+
+def test_mirrored_meshes():
+    """Two directions are equally deep. Beside this tie contacts are those of MuJoCo, and
+    on it those of one side."""
+    sign = np.stack(np.meshgrid([-1, 1], [-1, 1], [0, 1], indexing="ij"), -1)
+    sign = sign.reshape(-1, 3)
+    finger = sign * [0.01, 0.008, 0.05] * (1 - sign[:, 2:] * [0.3, 0.2, 0])
+    finger += 1e-3 * np.random.default_rng(14).normal(size=finger.shape)
+    finger -= finger[:, 1].max() * np.array([0.0, 1.0, 0.0])
+    words = [" ".join(map(str, (finger * [1, s, 1]).ravel())) for s in (1, -1)]
+    bodies = "".join(
+        f'<body name="{k}"><freejoint/><geom type="mesh" mesh="{k}" mass="1"/></body>'
+        for k in "ab"
+    )
+    text = f"""<mujoco><option ccd_tolerance="1e-14" ccd_iterations="200"/><asset>
+      <mesh name="a" vertex="{words[0]}"/><mesh name="b" vertex="{words[1]}"/></asset>
+      <worldbody>{bodies}</worldbody></mujoco>"""
+    sys, pipeline = load_mjcf(text), Generalized()
+    model = mujoco.MjModel.from_xml_string(text)
+    data, found = mujoco.MjData(model), []
+    at = lambda q: pipeline.init(sys, q, jnp.zeros(12))
+    contacts = eqx.filter_jit(lambda q: pipeline.contacts(sys, at(q), jnp.zeros(0)))
+    for turn in (-1e-6, 0.0, 1e-6):
+        data.qpos[:] = [0, 2e-3, 0, 1, 0, 0, 0, 0, -2e-3, 0, 1, turn, 0, 0]
+        mujoco.mj_forward(model, data)
+        near = np.sort([contact.dist for contact in data.contact])
+        dist = np.asarray(contacts(jnp.array(data.qpos)).dist)
+        found.append(np.sort(dist[np.isfinite(dist)]))
+        if turn:
+            np.testing.assert_allclose(found[-1], near, rtol=0, atol=1e-9)
+    before, tie, after = found
+    assert len(before) != len(after)
+    beside = before if len(before) == len(tie) else after
+    np.testing.assert_allclose(tie, beside, rtol=0, atol=1e-6)
