@@ -254,7 +254,8 @@ def _clip(start, step, half):
     not are cut off at their ends, so that no point lies beyond the sides.
     """
     half = half[:, None]
-    small = 64 * float(jnp.finfo(start.dtype).eps) * half
+    rounding = 64 * float(jnp.finfo(start.dtype).eps)
+    small = rounding * half
     level = jnp.abs(step) <= small
     scale = 1.0 / jnp.where(level, 1.0, step)
     facing = jnp.where(step > 0.0, half, -half)
@@ -262,7 +263,8 @@ def _clip(start, step, half):
     enter = jnp.where(level, jnp.where(within, 0.0, 2.0), (-facing - start) * scale)
     leave = jnp.where(level, 1.0, (facing - start) * scale)
     begin = jnp.where(enter[0] > enter[1], enter[0], enter[1])
-    begin = jnp.where(begin > 0.0, begin, 0.0)
+    # A start on a side, up to rounding, is not clipped, see `_between`.
+    begin = jnp.where(begin > rounding, begin, 0.0)
     end = jnp.minimum(jnp.minimum(leave[0], leave[1]), 1.0)
     return jnp.where(begin > 1.0, 1.0, begin), begin <= end
 

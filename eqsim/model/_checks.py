@@ -260,16 +260,20 @@ def check_state(
 def _check_shape(value: Any, name: str, size: str, count: int, meaning: str) -> None:
     if value is None:
         return
-    if np.shape(value) != (count,):
-        raise ValueError(
-            f"{name} has shape {np.shape(value)}, but this system has {size} = "
-            f"{count}: pass an array of shape ({count},) ({meaning}). For a batch use "
-            "eqx.filter_vmap."
+    write = f"Write `jnp.asarray({name}, float)`."
+    if not isinstance(value, jax.Array | np.ndarray):
+        raise TypeError(
+            f"`{name}` must be an array of shape ({count},), got a "
+            f"`{type(value).__name__}`. {write}"
         )
-    if not jnp.issubdtype(jnp.result_type(value), jnp.floating):
+    if value.shape != (count,):
         raise ValueError(
-            f"{name} must be floating point, but is {jnp.result_type(value)}. Write "
-            f"jnp.asarray({name}, float)."
+            f"`{name}` has shape {value.shape}, but this system has {size} = {count}: pass "
+            f"an array of shape ({count},) ({meaning}). For a batch use `eqx.filter_vmap`."
+        )
+    if not jnp.issubdtype(value.dtype, jnp.floating):
+        raise ValueError(
+            f"`{name}` must be floating point, but is {value.dtype}. {write}"
         )
 
 

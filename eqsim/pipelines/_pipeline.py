@@ -30,7 +30,7 @@ class AbstractPipeline(eqx.Module):
         qd: Float[Array, " nv"] | None = None,
     ) -> State:
         """Create a state at given coordinates (default: the reference pose) and
-        velocities (default: zero)."""
+        velocities (default: zero), which are converted to the precision of the robot."""
 
     def init_keyframe(self, sys: System, name: str) -> State:
         """Create a state at a keyframe of the robot, including its activations.
@@ -166,7 +166,8 @@ class AbstractPipeline(eqx.Module):
 
 def first_state(sys: System, q, qd) -> State:
     """Create a state at given coordinates and velocities, by default the reference pose
-    at rest."""
-    q = jnp.asarray(sys.joints.ref if q is None else q)
-    qd = jnp.zeros(sys.nv, q.dtype) if qd is None else qd
-    return State(q, qd, jnp.zeros(sys.na, q.dtype))
+    at rest, in the precision of the robot."""
+    dtype = sys.joints.ref.dtype
+    q = jnp.asarray(sys.joints.ref if q is None else q, dtype)
+    qd = jnp.zeros(sys.nv, dtype) if qd is None else jnp.asarray(qd, dtype)
+    return State(q, qd, jnp.zeros(sys.na, dtype))

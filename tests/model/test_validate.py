@@ -125,23 +125,23 @@ def test_state_of_random_systems(seed):
 
 
 def test_shapes_of_the_state(sys):
-    with pytest.raises(ValueError, match=r"q has shape \(14,\), .* has nq = 12: pass"):
+    with pytest.raises(ValueError, match=r"`q` has shape \(14,\), .* has nq = 12: pass"):
         check_state(sys, jnp.zeros(14))
-    with pytest.raises(ValueError, match=r"qd has shape \(\), .* has nv = 10: pass"):
+    with pytest.raises(ValueError, match=r"`qd` has shape \(\), .* has nv = 10: pass"):
         check_state(sys, qd=jnp.zeros(()))
     with pytest.raises(
-        ValueError, match=r"ctrl has shape \(2, 1\), .* has nu = 1: pass"
+        ValueError, match=r"`ctrl` has shape \(2, 1\), .* has nu = 1: pass"
     ):
         check_state(sys, ctrl=jnp.zeros((2, 1)))
 
 
 def test_integers_are_refused(sys):
-    with pytest.raises(ValueError, match="q must be floating point, but is int"):
+    with pytest.raises(ValueError, match="`q` must be floating point, but is int"):
         check_state(sys, jnp.zeros(sys.nq, int))
 
 
 def test_shape_of_the_activation(sys):
-    with pytest.raises(ValueError, match=r"act has shape \(1,\).*na = 0"):
+    with pytest.raises(ValueError, match=r"`act` has shape \(1,\).*na = 0"):
         check_state(sys, act=jnp.zeros(1))
 
 

@@ -186,6 +186,7 @@ def test_the_shortest_time_constant():
 BOX = '<geom type="box" size=".1 .1 .1" mass="1"/>'
 CUBE = '<geom type="mesh" mesh="cube" mass="1"/>'
 CAPSULE = '<geom type="capsule" size=".05 .1" euler="0 90 0" mass="1"/>'
+TURNED = '<geom type="box" size=".1 .1 .1" euler="0 0 {}" mass="1"/>'
 ALIGNED = {
     "capsule on box": (BOX, CAPSULE, 0.148),
     "cube on box": (BOX, CUBE, 0.198),
@@ -193,6 +194,8 @@ ALIGNED = {
     "cubes": (CUBE, CUBE, 0.198),
     "boxes": (BOX, BOX, 0.198),
     "capsules": (CAPSULE, CAPSULE, 0.098),
+    "boxes, half a turn": (BOX, TURNED.format(180), 0.198),
+    "boxes, a quarter turn": (BOX, TURNED.format(90), 0.198),
 }
 STACK = """
 <mujoco><option timestep=".005" cone="elliptic"/>
@@ -200,7 +203,7 @@ STACK = """
     -1 -1 1  1 -1 1  -1 1 1  1 1 1"/></asset>
   <worldbody>{}<body><freejoint/>{}</body></worldbody>
 </mujoco>"""
-quick = "capsule on box", "cube on box"
+quick = "capsule on box", "cube on box", "boxes, half a turn"
 
 
 @pytest.mark.parametrize(
