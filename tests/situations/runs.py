@@ -91,9 +91,10 @@ def interrupted(rng) -> None:
         try:
             train(agent, env, plan, out=out, callbacks=[_Signal(turn, number)])
         except kind as error:
-            assert error.result.counters.turn == turn
+            result = error.result
         else:
             raise AssertionError(f"no {kind.__name__} in turn {turn}")
+        assert result.counters.turn == turn
         stored = load_run(out, agent=agent, env=env)
-        assert bits(stored.state) == bits(error.result.state)
+        assert bits(stored.state) == bits(result.state)
         assert bits(resume(out, agent=agent, env=env).state) == bits(whole.state)
