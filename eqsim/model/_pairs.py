@@ -3,7 +3,6 @@ candidate pairs, shapes that can ever touch, a static property of a `System`."""
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -152,6 +151,11 @@ class CollisionRules(NamedTuple):
     filter_parent: bool
 
 
+MOST_PAIRS = 2**25
+"""Largest number of candidate pairs of a robot."""
+_BLOCK = 2**20  # Entries of a table of pairs that are computed together.
+
+
 def candidate_pairs(sys: System) -> tuple[tuple[int, int, int], ...]:
     """Return the pairs of shapes that can touch, by MuJoCo's rules.
 
@@ -169,22 +173,31 @@ def candidate_pairs(sys: System) -> tuple[tuple[int, int, int], ...]:
     **Returns:** `(shape, shape, index in sys.pairs or -1)` for each pair, sorted. The
     shape with the smaller `GeomKind` comes first; for equal kinds, the one with the
     smaller index.
+
+    **Raises:** `ValueError` if there are more than 2**25 pairs.
     """
+    return _listed_pairs(_rules(sys))
+
+
+def candidate_array(sys: System) -> np.ndarray:
+    """Return the same as `candidate_pairs`, as a read-only array `(npair, 3)`."""
+    return select_pairs(_rules(sys))
+
+
+def _rules(sys: System) -> CollisionRules:
     jointed = set(sys.joints.links)
     geoms = sys.geoms
-    return select_pairs(
-        CollisionRules(
-            parents=sys.links.parents,
-            jointed=tuple(link in jointed for link in range(sys.nlink)),
-            mocap=sys.links.mocap,
-            kinds=tuple(kind.value for kind in geoms.kinds),
-            links=geoms.links,
-            contype=geoms.contype,
-            conaffinity=geoms.conaffinity,
-            explicit=sys.pairs.geoms,
-            excludes=sys.excludes,
-            filter_parent=sys.filter_parent,
-        )
+    return CollisionRules(
+        parents=sys.links.parents,
+        jointed=tuple(link in jointed for link in range(sys.nlink)),
+        mocap=sys.links.mocap,
+        kinds=tuple(kind.value for kind in geoms.kinds),
+        links=geoms.links,
+        contype=geoms.contype,
+        conaffinity=geoms.conaffinity,
+        explicit=sys.pairs.geoms,
+        excludes=sys.excludes,
+        filter_parent=sys.filter_parent,
     )
 
 
@@ -198,8 +211,13 @@ def is_measured(sys: System, one: int, two: int) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def select_pairs(rules: CollisionRules) -> tuple[tuple[int, int, int], ...]:
-    """Return the same as `candidate_pairs`, from the integers."""
+def _listed_pairs(rules: CollisionRules) -> tuple[tuple[int, int, int], ...]:
+    return tuple(zip(*select_pairs(rules).T.tolist()))
+
+
+@functools.lru_cache(maxsize=256)
+def select_pairs(rules: CollisionRules) -> np.ndarray:
+    """Return the same as `candidate_array`, from the integers."""
     own = tuple(map(max, rules.jointed, rules.mocap))
     welds = weld_links(rules.parents, own)
     still = {-1, *(link for link, mark in enumerate(rules.mocap) if mark)}
@@ -212,8 +230,13 @@ def select_pairs(rules: CollisionRules) -> tuple[tuple[int, int, int], ...]:
         if _can_move(still, *(_at(welds, rules.links[geom]) for geom in (a, b)))
         and not (rules.kinds[a] in _FLAT and rules.kinds[b] in _FLAT)
     ]
-    chosen += _unnamed_pairs(rules, welds, weld_parents, still)
-    return tuple(sorted(chosen))
+    unnamed = _unnamed_pairs(rules, welds, weld_parents, still)
+    pairs = np.concatenate([np.array(chosen, np.int32).reshape(-1, 3), unnamed])
+    # Explicit pairs of the same shapes keep their order.
+    order = np.argsort(_keys(pairs[:, 0], pairs[:, 1]), kind="stable")
+    pairs = pairs[order]
+    pairs.setflags(write=False)
+    return pairs
 
 
 def _unnamed_pairs(
@@ -221,39 +244,72 @@ def _unnamed_pairs(
     welds: tuple[int, ...],
     weld_parents: tuple[int, ...],
     still: set[int],
-) -> list[tuple[int, int, int]]:
-    """Return the pairs that are not explicit.
+) -> np.ndarray:
+    """Return the pairs that are not explicit, `(n, 3)`.
 
     **Arguments:**
 
     - `welds`, `weld_parents`: results of `weld_links` for links and their parents.
     - `still`: links without a joint.
     """
-    kinds, links = (np.asarray(x, int) for x in (rules.kinds, rules.links))
+    kinds, links = (np.asarray(x, np.int32) for x in (rules.kinds, rules.links))
     contype, conaffinity = (
-        np.asarray(x, int) for x in (rules.contype, rules.conaffinity)
+        np.asarray(x, np.int64) for x in (rules.contype, rules.conaffinity)
     )
     # The world is the last entry, which is also entry -1.
-    weld, parent = (np.asarray([*x, -1])[links] for x in (welds, weld_parents))
+    weld, parent = (
+        np.asarray([*x, -1], np.int32)[links] for x in (welds, weld_parents)
+    )
     fixed, flat = np.isin(weld, list(still)), np.isin(kinds, _FLAT)
-    either = lambda x: x | x.T
-    both = lambda x: x[:, None] & x
-    allowed = either((contype[:, None] & conaffinity) != 0)
-    allowed &= (weld[:, None] != weld) & ~both(fixed) & ~both(flat)
-    if rules.filter_parent:
-        allowed &= ~(either(weld[:, None] == parent) & both(weld != -1))
-    if rules.excludes:
-        excluded = np.zeros((len(welds) + 1,) * 2, bool)
-        excluded[tuple(np.transpose(rules.excludes))] = True
-        allowed &= ~either(excluded)[links[:, None], links]
-    if rules.explicit:
-        named = np.zeros(allowed.shape, bool)
-        named[tuple(np.transpose(rules.explicit))] = True
-        allowed &= ~either(named)
-    first, second = np.nonzero(np.triu(allowed, 1))
-    turned = kinds[first] > kinds[second]
-    first, second = np.where(turned, (second, first), (first, second))
-    return list(zip(first.tolist(), second.tolist(), itertools.repeat(-1)))
+    # Shapes that are only drawn touch nothing.
+    solid = np.flatnonzero((contype | conaffinity) != 0).astype(np.int32)
+    rows = max(1, _BLOCK // max(1, len(solid)))
+    found, total = [np.empty((0, 2), np.int32)], 0
+    for start in range(0, len(solid), rows):
+        one, two = solid[start : start + rows, None], solid[start:]
+        allowed = (contype[one] & conaffinity[two]) != 0
+        allowed |= (conaffinity[one] & contype[two]) != 0
+        allowed &= (weld[one] != weld[two]) & (one < two)
+        allowed &= ~(fixed[one] & fixed[two]) & ~(flat[one] & flat[two])
+        if rules.filter_parent:
+            related = (weld[one] == parent[two]) | (parent[one] == weld[two])
+            allowed &= ~(related & (weld[one] != -1) & (weld[two] != -1))
+        first, second = np.nonzero(allowed)
+        pairs = np.stack([one[first, 0], two[second]], axis=1)
+        if rules.excludes:
+            pairs = pairs[~_are_among(links[pairs], rules.excludes)]
+        if rules.explicit:
+            pairs = pairs[~_are_among(pairs, rules.explicit)]
+        found.append(pairs)
+        total += len(pairs)
+        _check_number(total, len(solid))
+    pairs = np.concatenate(found)
+    turned = kinds[pairs[:, 0]] > kinds[pairs[:, 1]]
+    pairs[turned] = pairs[turned, ::-1]
+    return np.insert(pairs, 2, -1, axis=1)
+
+
+def _check_number(pairs: int, shapes: int) -> None:
+    if pairs > MOST_PAIRS:
+        raise ValueError(
+            f"System has more than {MOST_PAIRS:,} pairs of shapes that can touch "
+            f"({shapes:,} shapes). Set contype and conaffinity so that fewer pairs can "
+            "touch, or remove shapes."
+        )
+
+
+def _keys(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return numbers that order pairs of small integers, from -1."""
+    return ((first.astype(np.int64) + 1) << 32) + second + 1
+
+
+def _are_among(pairs: np.ndarray, listed: tuple[tuple[int, int], ...]) -> np.ndarray:
+    """Test if pairs `(n, 2)` are listed, in any order."""
+    pairs, ends = np.sort(pairs, axis=1), np.sort(np.array(listed), axis=1)
+    keys = np.sort(_keys(ends[:, 0], ends[:, 1]))
+    wanted = _keys(pairs[:, 0], pairs[:, 1])
+    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return keys[place] == wanted
 
 
 def _can_move(still: set[int], weld_a: int, weld_b: int) -> bool:

@@ -63,21 +63,20 @@ def check_independent_slides(sys: System) -> None:
     axes, armature = known(joints.axis), known(joints.armature)
     if axes is None or armature is None or sys.actuators.armature is not None:
         return
-    for link, name in enumerate(sys.links.names):
-        own = [
-            j
-            for j, (kind, owner) in enumerate(zip(joints.kinds, joints.links))
-            if owner == link
-            and kind is JointKind.PRISMATIC
-            and not np.all(armature[..., joints.v_starts[j]] > 0)
-        ]
+    slides: dict[int, list[int]] = {}
+    for joint, (kind, link, dof) in enumerate(
+        zip(joints.kinds, joints.links, joints.v_starts)
+    ):
+        if kind is JointKind.PRISMATIC and not np.all(armature[..., dof] > 0):
+            slides.setdefault(link, []).append(joint)
+    for link, own in slides.items():
         if len(own) < 2:
             continue
         ranks = np.linalg.matrix_rank(axes[..., own, :], tol=1e-6)
         if np.any(ranks < len(own)):
-            slides = ", ".join(repr(joints.names[j]) for j in own)
+            names = ", ".join(repr(joints.names[j]) for j in own)
             raise ValueError(
-                f"Joints {slides} of link {name!r} slide along axes that are linearly "
+                f"Joints {names} of link {sys.links.names[link]!r} slide along axes that are linearly "
                 "dependent, so their inertia matrix is singular. Give one of them an "
                 "armature, or remove one."
             )
@@ -266,9 +265,11 @@ def _check_lengths(sensors: Sensors) -> None:
 
 
 def _check_names(sensors: Sensors) -> None:
-    for index, name in enumerate(sensors.names):
-        if name in sensors.names[:index]:
+    taken: set[str] = set()
+    for name in sensors.names:
+        if name in taken:
             raise ValueError(f"Two sensors have the name {name!r}. Rename one of them.")
+        taken.add(name)
 
 
 def _objects(kind: SensorKind) -> tuple[SensorObject, ...]:

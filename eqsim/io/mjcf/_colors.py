@@ -12,25 +12,26 @@ _DEFAULT = (0.5, 0.5, 0.5, 1.0)
 Color = tuple[float, float, float, float]
 
 
-def read_colors(model: Any, geoms: list[int]) -> tuple[Color, ...]:
+def read_colors(model: Any, geoms: np.ndarray) -> tuple[Color, ...]:
     """Return red, green, blue and opacity of geoms of a `mujoco.MjModel`.
 
     A geom without a color of its own has that of its material, times the mean color of the
     texture, as nothing draws textures. Empty if no geom has a color or a material: gray
     shapes of which some are transparent, because rays pass through them, count as such.
     """
-    found = tuple(_color(model, geom) for geom in geoms)
+    colors = model.geom_rgba[geoms].astype(float)
+    material = model.geom_matid[geoms]
+    has_material = (material >= 0) & np.all(colors == _DEFAULT, axis=1)
+    # Many geoms share few materials, whose textures may be large.
+    for each in np.unique(material[has_material]).tolist():
+        color = model.mat_rgba[each].astype(float)
+        color[:3] *= _mean(model, each)
+        colors[has_material & (material == each)] = color
+    found = tuple(
+        (round(red, 6), round(green, 6), round(blue, 6), round(opacity, 6))
+        for red, green, blue, opacity in colors.tolist()
+    )
     return () if all(color[:3] == _DEFAULT[:3] for color in found) else found
-
-
-def _color(model: Any, geom: int) -> Color:
-    own = model.geom_rgba[geom].astype(float)
-    material = int(model.geom_matid[geom])
-    if material >= 0 and np.array_equal(own, _DEFAULT):
-        own = model.mat_rgba[material].astype(float)
-        own[:3] *= _mean(model, material)
-    red, green, blue, opacity = (round(x, 6) for x in own.tolist())
-    return red, green, blue, opacity
 
 
 def _mean(model: Any, material: int) -> np.ndarray:
