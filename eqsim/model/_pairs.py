@@ -153,7 +153,8 @@ class CollisionRules(NamedTuple):
 
 MOST_PAIRS = 2**25
 """Largest number of candidate pairs of a robot."""
-_BLOCK = 2**20  # Entries of a table of pairs that are computed together.
+# Pairs that are tested together.
+_BLOCK = 2**20
 
 
 def candidate_pairs(sys: System) -> tuple[tuple[int, int, int], ...]:
@@ -182,6 +183,42 @@ def candidate_pairs(sys: System) -> tuple[tuple[int, int, int], ...]:
 def candidate_array(sys: System) -> np.ndarray:
     """Return the same as `candidate_pairs`, as a read-only array `(npair, 3)`."""
     return select_pairs(_rules(sys))
+
+
+class KindsOfPairs(NamedTuple):
+    """Candidate pairs of two kinds of shapes.
+
+    **Arguments:**
+
+    - `kinds`: values of the kinds.
+    - `count`: number of pairs.
+    - `first`: index of the first of them.
+    """
+
+    kinds: tuple[int, int]
+    count: int
+    first: int
+
+
+def kinds_of_pairs(pairs: np.ndarray, kinds: np.ndarray) -> list[KindsOfPairs]:
+    """Return the kinds of shapes in candidate pairs, in the order of their first pairs.
+
+    **Arguments:**
+
+    - `pairs`: see `candidate_array`.
+    - `kinds`: value of the kind of each shape.
+    """
+    size = 1 + int(np.max(kinds, initial=0))
+    both = (kinds * size).astype(np.int32)[pairs[:, 0]]
+    both += kinds.astype(np.int32)[pairs[:, 1]]
+    counts = np.bincount(both)
+    found = [
+        KindsOfPairs(
+            divmod(kind, size), int(counts[kind]), int(np.argmax(both == kind))
+        )
+        for kind in np.flatnonzero(counts).tolist()
+    ]
+    return sorted(found, key=lambda entry: entry.first)
 
 
 def _rules(sys: System) -> CollisionRules:
@@ -231,7 +268,9 @@ def select_pairs(rules: CollisionRules) -> np.ndarray:
         and not (rules.kinds[a] in _FLAT and rules.kinds[b] in _FLAT)
     ]
     unnamed = _unnamed_pairs(rules, welds, weld_parents, still)
-    pairs = np.concatenate([np.array(chosen, np.int32).reshape(-1, 3), unnamed])
+    pairs = np.full((len(chosen) + len(unnamed), 3), -1, np.int32)
+    pairs[: len(chosen)] = np.array(chosen, np.int32).reshape(-1, 3)
+    pairs[len(chosen) :, :2] = unnamed
     # Explicit pairs of the same shapes keep their order.
     order = np.argsort(_keys(pairs[:, 0], pairs[:, 1]), kind="stable")
     pairs = pairs[order]
@@ -245,7 +284,7 @@ def _unnamed_pairs(
     weld_parents: tuple[int, ...],
     still: set[int],
 ) -> np.ndarray:
-    """Return the pairs that are not explicit, `(n, 3)`.
+    """Return the pairs that are not explicit, `(n, 2)`.
 
     **Arguments:**
 
@@ -286,7 +325,7 @@ def _unnamed_pairs(
     pairs = np.concatenate(found)
     turned = kinds[pairs[:, 0]] > kinds[pairs[:, 1]]
     pairs[turned] = pairs[turned, ::-1]
-    return np.insert(pairs, 2, -1, axis=1)
+    return pairs
 
 
 def _check_number(pairs: int, shapes: int) -> None:

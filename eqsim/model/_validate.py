@@ -5,7 +5,7 @@ import numpy as np
 
 from ._checks import check_shapes, check_solimp, joint_quaternions, known, reject
 from ._kinds import JointKind
-from ._pairs import candidate_array, has_collider
+from ._pairs import candidate_array, has_collider, kinds_of_pairs
 from ._system import System
 from ._validate_parts import (
     check_actuators,
@@ -221,26 +221,23 @@ def _check_joints(sys: System) -> None:
 
 def _check_contacts(sys: System) -> None:
     names, kinds, own = sys.geoms.names, sys.geoms.kinds, sys.geoms.condim
-    one, two, explicit = candidate_array(sys).T
-    # There may be millions of pairs of a few kinds.
+    pairs = candidate_array(sys)  # There may be millions.
+    one, two, explicit = pairs.T
     numbers = np.array([kind.value for kind in kinds], int)
-    size = 1 + max(numbers, default=0)
-    combined = numbers[one] * size + numbers[two]
-    _, examples = np.unique(combined, return_index=True)
-    unknown = [
-        combined[k]
-        for k in examples
-        if not has_collider(kinds[one[k]], kinds[two[k]])
+    firsts = [
+        entry.first
+        for entry in kinds_of_pairs(pairs, numbers)
+        if not has_collider(kinds[one[entry.first]], kinds[two[entry.first]])
     ]
-    right = np.isin(own, _CONDIMS)
-    right_pairs = np.array([*np.isin(sys.pairs.condim, _CONDIMS), True], bool)
-    of_shapes = right[one] & right[two]
-    marks = ~np.where(explicit < 0, of_shapes, right_pairs[explicit])
-    marks |= np.isin(combined, unknown)
-    if not np.any(marks):
+    accepted = np.isin(own, _CONDIMS)
+    of_pairs = np.array([*np.isin(sys.pairs.condim, _CONDIMS), True], bool)
+    if not (np.all(accepted) and np.all(of_pairs)):
+        of_shapes = accepted[one] & accepted[two]
+        wrong = ~np.where(explicit < 0, of_shapes, of_pairs[explicit])
+        firsts += [int(np.argmax(wrong))] if np.any(wrong) else []
+    if not firsts:
         return
-    first = np.argmax(marks)
-    a, b, entry = int(one[first]), int(two[first]), int(explicit[first])
+    a, b, entry = pairs[min(firsts)].tolist()
     condims = (own[a], own[b]) if entry < 0 else (sys.pairs.condim[entry],)
     for which, condim in enumerate(condims):
         if condim not in _CONDIMS:

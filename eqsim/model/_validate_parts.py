@@ -64,21 +64,24 @@ def check_independent_slides(sys: System) -> None:
     if axes is None or armature is None or sys.actuators.armature is not None:
         return
     slides: dict[int, list[int]] = {}
+    has_armature = np.all(armature > 0, axis=tuple(range(armature.ndim - 1))).tolist()
     for joint, (kind, link, dof) in enumerate(
         zip(joints.kinds, joints.links, joints.v_starts)
     ):
-        if kind is JointKind.PRISMATIC and not np.all(armature[..., dof] > 0):
+        if kind is JointKind.PRISMATIC and not has_armature[dof]:
             slides.setdefault(link, []).append(joint)
-    for link, own in slides.items():
-        if len(own) < 2:
-            continue
+    for count in {len(own) for own in slides.values()} - {1}:
+        links = [link for link, own in slides.items() if len(own) == count]
+        own = np.array([slides[link] for link in links])
         ranks = np.linalg.matrix_rank(axes[..., own, :], tol=1e-6)
-        if np.any(ranks < len(own)):
-            names = ", ".join(repr(joints.names[j]) for j in own)
+        wrong = np.flatnonzero(np.any(ranks < count, axis=tuple(range(ranks.ndim - 1))))
+        if len(wrong):
+            link = links[wrong[0]]
+            names = ", ".join(repr(joints.names[j]) for j in slides[link])
             raise ValueError(
-                f"Joints {names} of link {sys.links.names[link]!r} slide along axes that are linearly "
-                "dependent, so their inertia matrix is singular. Give one of them an "
-                "armature, or remove one."
+                f"Joints {names} of link {sys.links.names[link]!r} slide along axes that "
+                "are linearly dependent, so their inertia matrix is singular. Give one of "
+                "them an armature, or remove one."
             )
 
 

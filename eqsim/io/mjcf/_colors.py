@@ -22,10 +22,16 @@ def read_colors(model: Any, geoms: np.ndarray) -> tuple[Color, ...]:
     colors = model.geom_rgba[geoms].astype(float)
     material = model.geom_matid[geoms]
     has_material = (material >= 0) & np.all(colors == _DEFAULT, axis=1)
-    # Many geoms share few materials, whose textures may be large.
+    # Many geoms share few materials, and those share textures, which may be large.
+    role = engine().mjtTextureRole.mjTEXROLE_RGB.value
+    means: dict[int, np.ndarray] = {}
     for each in np.unique(material[has_material]).tolist():
         color = model.mat_rgba[each].astype(float)
-        color[:3] *= _mean(model, each)
+        texture = int(model.mat_texid[each, role])
+        if texture >= 0:
+            if texture not in means:
+                means[texture] = _mean(model, texture)
+            color[:3] *= means[texture]
         colors[has_material & (material == each)] = color
     found = tuple(
         (round(red, 6), round(green, 6), round(blue, 6), round(opacity, 6))
@@ -34,17 +40,13 @@ def read_colors(model: Any, geoms: np.ndarray) -> tuple[Color, ...]:
     return () if all(color[:3] == _DEFAULT[:3] for color in found) else found
 
 
-def _mean(model: Any, material: int) -> np.ndarray:
-    """Return the mean color of the texture of a material; 1 without one."""
-    mujoco = engine()
-    role = mujoco.mjtTextureRole.mjTEXROLE_RGB.value
-    texture = int(model.mat_texid[material, role])
-    if texture < 0:
-        return np.ones(3)
+def _mean(model: Any, texture: int) -> np.ndarray:
+    """Return the mean color of a texture."""
     channels = int(model.tex_nchannel[texture])
-    size = int(model.tex_height[texture]) * int(model.tex_width[texture]) * channels
+    rows, columns = int(model.tex_height[texture]), int(model.tex_width[texture])
     start = int(model.tex_adr[texture])
-    pixels = model.tex_data[start : start + size].reshape(-1, channels)
-    if channels < 3:
-        return np.full(3, pixels[:, 0].mean() / 255.0)
-    return pixels[:, :3].mean(axis=0) / 255.0
+    pixels = model.tex_data[start : start + rows * columns * channels]
+    # Rows are added first, because sums of contiguous numbers are fast.
+    by_row = pixels.reshape(rows, columns * channels).sum(axis=0, dtype=np.int64)
+    mean = by_row.reshape(columns, channels).sum(axis=0) / (rows * columns)
+    return (mean[:3] if channels >= 3 else np.full(3, mean[0])) / 255.0

@@ -128,30 +128,17 @@ def plastic_springs(source: Source) -> list[str]:
 
 def other_shapes(source: Source) -> list[str]:
     supported = {(a.value, b.value) for a, b in touching_kinds()}
-    first, second, _ = source.contacts.pairs.T
-    names, texts = (), []
-    for kinds, count, example in _pair_kinds(source):
-        if kinds in supported:
-            continue
-        names = names or described(source.model, "geom")
-        one, two = names[first[example]], names[second[example]]
+    others = [x for x in source.contacts.kinds if x.kinds not in supported]
+    if not others:
+        return []
+    names, texts = described(source.model, "geom"), []
+    for kinds, count, first in others:
+        one, two, _ = source.contacts.pairs[first]
         number = "1 pair" if count == 1 else f"{count} pairs"
         shapes = f"{_shape(kinds[0])} with {_shape(kinds[1])}"
-        texts.append(f"{shapes} ({number}, for instance {one} with {two})")
+        example = f"{names[one]} with {names[two]}"
+        texts.append(f"{shapes} ({number}, for instance {example})")
     return texts
-
-
-def _pair_kinds(source: Source) -> list[tuple[tuple[int, int], int, int]]:
-    """Return the kinds of the pairs that can touch, the number of pairs of these kinds,
-    and the first of them; in the order of the first pairs."""
-    kinds = source.model.geom_type[source.contacts.pairs[:, :2]].astype(int)
-    size = 1 + int(np.max(source.model.geom_type, initial=0))
-    combined, first, counts = np.unique(
-        kinds[:, 0] * size + kinds[:, 1], return_index=True, return_counts=True
-    )
-    order = np.argsort(first)
-    rows = zip(combined[order].tolist(), counts[order].tolist(), first[order].tolist())
-    return [(divmod(kind, size), count, example) for kind, count, example in rows]
 
 
 def untouched_shapes(source: Source) -> list[str]:
@@ -168,7 +155,9 @@ def surface_velocities(source: Source) -> list[str]:
 
 
 def adhesive_shapes(source: Source) -> list[str]:
-    return _named(source, "geom", (source.model.geom_adhesion != 0) & source.contacts.touching)
+    return _named(
+        source, "geom", (source.model.geom_adhesion != 0) & source.contacts.touching
+    )
 
 
 def adhesive_pairs(source: Source) -> list[str]:
@@ -182,7 +171,9 @@ def saturated_impedances(source: Source) -> list[str]:
 
 
 def gaps(source: Source) -> list[str]:
-    return _named(source, "geom", (source.model.geom_gap != 0) & source.contacts.touching)
+    return _named(
+        source, "geom", (source.model.geom_gap != 0) & source.contacts.touching
+    )
 
 
 def pair_gaps(source: Source) -> list[str]:
@@ -282,7 +273,7 @@ def sleep_flag(source: Source) -> list[str]:
 def other_detectors(source: Source) -> list[str]:
     mujoco = engine()
     bits = mujoco.mjtDisableBit
-    pairs = {kinds for kinds, _, _ in _pair_kinds(source)}
+    pairs = {entry.kinds for entry in source.contacts.kinds}
     solids = (GeomKind.CAPSULE, GeomKind.CYLINDER, GeomKind.BOX, GeomKind.MESH)
     solids = {kind.value for kind in solids}
     hulls = {GeomKind.CYLINDER.value, GeomKind.MESH.value}

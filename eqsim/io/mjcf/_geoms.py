@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...model import GeomKind, Geoms, Pairs
-from ...model._pairs import CollisionRules, select_pairs
+from ...model._pairs import CollisionRules, kinds_of_pairs, KindsOfPairs, select_pairs
 from ._colors import read_colors
 from ._flags import Flags
 from ._names import element_names
@@ -21,6 +21,7 @@ class Contacts(NamedTuple):
     **Arguments:**
 
     - `pairs`: geom, geom, index of the explicit pair or -1; `(npair, 3)`.
+    - `kinds`: kinds of shapes of the pairs.
     - `touching`: true for geoms that can touch something, `(ngeom,)`.
     - `fluid`: true for geoms on whose ellipsoids fluid forces act, `(ngeom,)`.
     - `kept`: geoms that become shapes, in order. Geoms of unsupported shape that touch
@@ -31,6 +32,7 @@ class Contacts(NamedTuple):
     """
 
     pairs: np.ndarray
+    kinds: list[KindsOfPairs]
     touching: np.ndarray
     fluid: np.ndarray
     kept: np.ndarray
@@ -53,6 +55,7 @@ def find_contacts(model: Any, flags: Flags) -> Contacts:
     places[kept] = np.arange(len(kept))
     return Contacts(
         pairs=pairs,
+        kinds=kinds_of_pairs(pairs, model.geom_type),
         touching=touching,
         fluid=fluid,
         kept=kept,

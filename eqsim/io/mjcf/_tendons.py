@@ -109,7 +109,9 @@ def _paths(model: Any, contacts: Contacts) -> tuple[tuple[PathPoint, ...], ...]:
         if kind is WrapKind.PULLEY:
             return PathPoint(kind)
         if kind is WrapKind.GEOM:
-            return PathPoint(kind, int(contacts.places[index]), round(model.wrap_prm[k]))
+            return PathPoint(
+                kind, int(contacts.places[index]), round(model.wrap_prm[k])
+            )
         return PathPoint(kind, index)
 
     ends = zip(model.tendon_adr.tolist(), model.tendon_num.tolist())
