@@ -191,12 +191,12 @@ class KindsOfPairs(NamedTuple):
     **Arguments:**
 
     - `kinds`: values of the kinds.
-    - `count`: number of pairs.
+    - `number`: number of pairs.
     - `first`: index of the first of them.
     """
 
     kinds: tuple[int, int]
-    count: int
+    number: int
     first: int
 
 

@@ -1,7 +1,5 @@
 """Checks of actuators, tendons and sensors, see `_validate.py`."""
 
-from typing import Any
-
 import numpy as np
 
 from ._checks import check_solimp, known, reject
@@ -237,12 +235,22 @@ def check_sensors(sys: System) -> None:
     sensors = sys.sensors
     _check_lengths(sensors)
     _check_names(sensors)
+    spans = {
+        SensorObject.LINK: (-1, sys.nlink),
+        SensorObject.INERTIA: (-1, sys.nlink),
+        SensorObject.GEOM: (0, sys.ngeom),
+        SensorObject.SITE: (0, sys.nsite),
+        SensorObject.JOINT: (0, sys.njoint),
+        SensorObject.TENDON: (0, sys.ntendon),
+        SensorObject.ACTUATOR: (0, sys.nactuator),
+    }
     for index, kind in enumerate(sensors.kinds):
-        for name, ends, allowed in (
-            ("attached to", sensors.objects, _objects(kind)),
-            ("measured against", sensors.references, _references(kind)),
+        who = f"Sensor {sensors.names[index]!r} ({kind.value}) is"
+        for text, (sort, target), allowed in (
+            (f"{who} attached to", sensors.objects[index], _objects(kind)),
+            (f"{who} measured against", sensors.references[index], _references(kind)),
         ):
-            _check_end(sys, index, name, ends[index], allowed)
+            _check_end(text, sort, target, allowed, spans.get(sort, (-1, 0)))
         _check_joint(sys, index)
     _check_rays(sys)
     if SensorKind.MAGNETOMETER in sensors.kinds and sensors.magnetic is None:
@@ -309,31 +317,20 @@ def _references(kind: SensorKind) -> tuple[SensorObject, ...]:
 
 
 def _check_end(
-    sys: System,
-    index: int,
-    name: str,
-    end: tuple[SensorObject, Any],
+    text: str,
+    sort: SensorObject,
+    target: int,
     allowed: tuple[SensorObject, ...],
+    span: tuple[int, int],
 ) -> None:
-    sort, target = end
-    who = f"Sensor {sys.sensors.names[index]!r} ({sys.sensors.kinds[index].value})"
     if sort not in allowed:
         words = ", ".join(each.value for each in allowed)
-        raise ValueError(f"{who} is {name} {sort.value!r}. Accepted: {words}.")
-    counts = {
-        SensorObject.LINK: (-1, sys.nlink),
-        SensorObject.INERTIA: (-1, sys.nlink),
-        SensorObject.GEOM: (0, sys.ngeom),
-        SensorObject.SITE: (0, sys.nsite),
-        SensorObject.JOINT: (0, sys.njoint),
-        SensorObject.TENDON: (0, sys.ntendon),
-        SensorObject.ACTUATOR: (0, sys.nactuator),
-    }
-    low, count = counts.get(sort, (-1, 0))
+        raise ValueError(f"{text} {sort.value!r}. Accepted: {words}.")
+    low, count = span
     if not low <= target < count:
         raise ValueError(
-            f"{who} is {name} {sort.value} {target}, which does not exist: this robot "
-            f"has {count}, numbered from 0."
+            f"{text} {sort.value} {target}, which does not exist: this robot has "
+            f"{count}, numbered from 0."
         )
 
 

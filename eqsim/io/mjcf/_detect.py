@@ -132,12 +132,12 @@ def other_shapes(source: Source) -> list[str]:
     if not others:
         return []
     names, texts = described(source.model, "geom"), []
-    for kinds, count, first in others:
+    for kinds, number, first in others:
         one, two, _ = source.contacts.pairs[first]
-        number = "1 pair" if count == 1 else f"{count} pairs"
+        pairs = "1 pair" if number == 1 else f"{number} pairs"
         shapes = f"{_shape(kinds[0])} with {_shape(kinds[1])}"
         example = f"{names[one]} with {names[two]}"
-        texts.append(f"{shapes} ({number}, for instance {example})")
+        texts.append(f"{shapes} ({pairs}, for instance {example})")
     return texts
 
 

@@ -16,6 +16,7 @@ from ...model import (
 )
 from ...model._pairs import measured_kinds
 from ...model._sensors import Attachment
+from ...model._shape_kinds import AnyKind
 from ._geoms import Contacts
 from ._mujoco import engine
 from ._names import element_names
@@ -29,6 +30,7 @@ _OTHER_NAMES = {
     "geomnormal": "normal",
     "geomfromto": "fromto",
 }
+_Kinds = frozenset[tuple[AnyKind, AnyKind]]
 _DISTANCES = (SensorKind.DISTANCE, SensorKind.NORMAL, SensorKind.FROM_TO)
 
 
@@ -92,10 +94,13 @@ def read_sensors(model: Any, contacts: Contacts) -> Sensors:
 
 def problems(model: Any, contacts: Contacts) -> list[str | None]:
     """Return the reason why each sensor is not supported, or None."""
-    return [_problem(model, contacts, sensor) for sensor in _sensors(model)]
+    measured = frozenset(measured_kinds())
+    return [_problem(model, contacts, measured, each) for each in _sensors(model)]
 
 
-def _problem(model: Any, contacts: Contacts, sensor: _Sensor) -> str | None:
+def _problem(
+    model: Any, contacts: Contacts, measured: _Kinds, sensor: _Sensor
+) -> str | None:
     kind = sensor.kind
     if kind is None:
         return sensor.type_name
@@ -114,7 +119,9 @@ def _problem(model: Any, contacts: Contacts, sensor: _Sensor) -> str | None:
         return "contact gaps"
     if kind in (SensorKind.TOUCH, SensorKind.INSIDE_SITE, SensorKind.CONTACT):
         return _shape_problem(model, sensor)
-    return _distance_problem(model, contacts, sensor) if kind in _DISTANCES else None
+    if kind in _DISTANCES:
+        return _distance_problem(model, contacts, measured, sensor)
+    return None
 
 
 def hidden_shapes(model: Any, contacts: Contacts) -> np.ndarray:
@@ -144,10 +151,14 @@ def visible(model: Any) -> np.ndarray:
 
 
 def _sensors(model: Any) -> list[_Sensor]:
-    types = {int(each): each.name for each in engine().mjtSensor.__members__.values()}
-    types = {k: name.removeprefix("mjSENS_").lower() for k, name in types.items()}
+    members = engine().mjtSensor.__members__
+    types = {
+        int(k): name.removeprefix("mjSENS_").lower() for name, k in members.items()
+    }
     known = {kind.value: kind for kind in SensorKind}
-    kinds = {k: known.get(_OTHER_NAMES.get(name, name)) for k, name in types.items()}
+    # Names in MJCF of the types, by number.
+    names = types | {k: _OTHER_NAMES[x] for k, x in types.items() if x in _OTHER_NAMES}
+    kinds = {k: known.get(name) for k, name in names.items()}
     waits = (model.sensor_delay > 0) | np.any(model.sensor_interval > 0, axis=1)
     objects = zip(model.sensor_objtype.tolist(), model.sensor_objid.tolist())
     references = zip(model.sensor_reftype.tolist(), model.sensor_refid.tolist())
@@ -212,10 +223,12 @@ def _shape_problem(model: Any, sensor: _Sensor) -> str | None:
     return None
 
 
-def _distance_problem(model: Any, contacts: Contacts, sensor: _Sensor) -> str | None:
+def _distance_problem(
+    model: Any, contacts: Contacts, measured: _Kinds, sensor: _Sensor
+) -> str | None:
     """Return the kinds of the first two shapes whose distance cannot be computed."""
     one, two = (_geoms_of(model, *end) for end in sensor.ends)
-    kinds, measured = {each.value: each for each in GeomKind}, measured_kinds()
+    kinds = {each.value: each for each in GeomKind}
     for a in one:
         for b in two:
             pair = sorted((int(model.geom_type[a]), int(model.geom_type[b])))
