@@ -4,7 +4,7 @@ candidate pairs, shapes that can ever touch, a static property of a `System`."""
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -267,24 +267,43 @@ def select_pairs(rules: CollisionRules) -> np.ndarray:
         if _can_move(still, *(_at(welds, rules.links[geom]) for geom in (a, b)))
         and not (rules.kinds[a] in _FLAT and rules.kinds[b] in _FLAT)
     ]
-    unnamed = _unnamed_pairs(rules, welds, weld_parents, still)
-    pairs = np.full((len(chosen) + len(unnamed), 3), -1, np.int32)
-    pairs[: len(chosen)] = np.array(chosen, np.int32).reshape(-1, 3)
-    pairs[len(chosen) :, :2] = unnamed
-    # Explicit pairs of the same shapes keep their order.
-    order = np.argsort(_keys(pairs[:, 0], pairs[:, 1]), kind="stable")
-    pairs = pairs[order]
+    keys = _PairKeys(len(rules.kinds), len(rules.explicit))
+    ends = np.array(chosen, np.int64).reshape(-1, 3)
+    named = keys.pack(ends[:, 0], ends[:, 1], ends[:, 2])
+    found = [named, *_unnamed_pairs(rules, keys, welds, weld_parents, still)]
+    pairs = keys.unpack(np.sort(np.concatenate(found)))
     pairs.setflags(write=False)
     return pairs
 
 
+class _PairKeys:
+    """Integers that are sorted as pairs are, because sorting integers is fast: bits of
+    the first shape, the second shape, and the entry of the explicit pair plus 1."""
+
+    def __init__(self, shapes: int, explicit: int):
+        self.shape_bits, self.entry_bits = shapes.bit_length(), explicit.bit_length()
+
+    def pack(self, first: np.ndarray, second: np.ndarray, entry: Any) -> np.ndarray:
+        shapes = (first.astype(np.int64) << self.shape_bits) | second
+        return (shapes << self.entry_bits) | (entry + 1)
+
+    def unpack(self, keys: np.ndarray) -> np.ndarray:
+        pairs = np.empty((len(keys), 3), np.int32)
+        pairs[:, 2] = (keys & ((1 << self.entry_bits) - 1)) - 1
+        keys = keys >> self.entry_bits
+        pairs[:, 1] = keys & ((1 << self.shape_bits) - 1)
+        pairs[:, 0] = keys >> self.shape_bits
+        return pairs
+
+
 def _unnamed_pairs(
     rules: CollisionRules,
+    keys: _PairKeys,
     welds: tuple[int, ...],
     weld_parents: tuple[int, ...],
     still: set[int],
-) -> np.ndarray:
-    """Return the pairs that are not explicit, `(n, 2)`.
+) -> list[np.ndarray]:
+    """Return the keys of the pairs that are not explicit, as arrays to be joined.
 
     **Arguments:**
 
@@ -302,30 +321,31 @@ def _unnamed_pairs(
     fixed, flat = np.isin(weld, list(still)), np.isin(kinds, _FLAT)
     # Shapes that are only drawn touch nothing.
     solid = np.flatnonzero((contype | conaffinity) != 0).astype(np.int32)
+    masks = np.stack([contype, conaffinity], axis=1)[solid]
+    alike = len(masks) > 0 and bool(np.all(masks == masks[0]))
     rows = max(1, _BLOCK // max(1, len(solid)))
-    found, total = [np.empty((0, 2), np.int32)], 0
+    found, total = [], 0
     for start in range(0, len(solid), rows):
         one, two = solid[start : start + rows, None], solid[start:]
-        allowed = (contype[one] & conaffinity[two]) != 0
-        allowed |= (conaffinity[one] & contype[two]) != 0
-        allowed &= (weld[one] != weld[two]) & (one < two)
+        allowed = (weld[one] != weld[two]) & (one < two)
+        if not (alike and masks[0, 0] & masks[0, 1]):
+            meets = (contype[one] & conaffinity[two]) != 0
+            allowed &= meets | ((conaffinity[one] & contype[two]) != 0)
         allowed &= ~(fixed[one] & fixed[two]) & ~(flat[one] & flat[two])
         if rules.filter_parent:
             related = (weld[one] == parent[two]) | (parent[one] == weld[two])
             allowed &= ~(related & (weld[one] != -1) & (weld[two] != -1))
         first, second = np.nonzero(allowed)
-        pairs = np.stack([one[first, 0], two[second]], axis=1)
-        if rules.excludes:
-            pairs = pairs[~_are_among(links[pairs], rules.excludes)]
-        if rules.explicit:
-            pairs = pairs[~_are_among(pairs, rules.explicit)]
-        found.append(pairs)
-        total += len(pairs)
+        first, second = one[first, 0], two[second]
+        kept = ~_are_among(links[first], links[second], rules.excludes)
+        kept &= ~_are_among(first, second, rules.explicit)
+        first, second = first[kept], second[kept]
+        turned = kinds[first] > kinds[second]
+        first, second = np.where(turned, (second, first), (first, second))
+        found.append(keys.pack(first, second, -1))
+        total += len(first)
         _check_number(total, len(solid))
-    pairs = np.concatenate(found)
-    turned = kinds[pairs[:, 0]] > kinds[pairs[:, 1]]
-    pairs[turned] = pairs[turned, ::-1]
-    return pairs
+    return found
 
 
 def _check_number(pairs: int, shapes: int) -> None:
@@ -337,18 +357,24 @@ def _check_number(pairs: int, shapes: int) -> None:
         )
 
 
-def _keys(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return numbers that order pairs of small integers, from -1."""
-    return ((first.astype(np.int64) + 1) << 32) + second + 1
-
-
-def _are_among(pairs: np.ndarray, listed: tuple[tuple[int, int], ...]) -> np.ndarray:
-    """Test if pairs `(n, 2)` are listed, in any order."""
-    pairs, ends = np.sort(pairs, axis=1), np.sort(np.array(listed), axis=1)
-    keys = np.sort(_keys(ends[:, 0], ends[:, 1]))
-    wanted = _keys(pairs[:, 0], pairs[:, 1])
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return keys[place] == wanted
+def _are_among(
+    first: np.ndarray, second: np.ndarray, listed: tuple[tuple[int, int], ...]
+) -> np.ndarray:
+    """Test if pairs of integers, from -1, are listed, in any order."""
+    marks = np.zeros(len(first), bool)
+    if not listed:
+        return marks
+    ends = np.array(listed, np.int64)
+    # Most pairs have an end that is not listed.
+    is_end = np.zeros(
+        2 + max(ends.max(), first.max(initial=-1), second.max(initial=-1)), bool
+    )
+    is_end[ends] = True
+    some = np.flatnonzero(is_end[first] & is_end[second])
+    key = lambda a, b: ((np.minimum(a, b) + 1) << 32) + np.maximum(a, b)
+    wanted = key(first[some].astype(np.int64), second[some].astype(np.int64))
+    marks[some] = np.isin(wanted, key(ends[:, 0], ends[:, 1]))
+    return marks
 
 
 def _can_move(still: set[int], weld_a: int, weld_b: int) -> bool:
