@@ -3,9 +3,8 @@ candidate pairs, shapes that can ever touch, a static property of a `System`."""
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -152,6 +151,12 @@ class CollisionRules(NamedTuple):
     filter_parent: bool
 
 
+MOST_PAIRS = 2**25
+"""Largest number of candidate pairs of a robot."""
+# Pairs that are tested together.
+_BLOCK = 2**20
+
+
 def candidate_pairs(sys: System) -> tuple[tuple[int, int, int], ...]:
     """Return the pairs of shapes that can touch, by MuJoCo's rules.
 
@@ -169,22 +174,67 @@ def candidate_pairs(sys: System) -> tuple[tuple[int, int, int], ...]:
     **Returns:** `(shape, shape, index in sys.pairs or -1)` for each pair, sorted. The
     shape with the smaller `GeomKind` comes first; for equal kinds, the one with the
     smaller index.
+
+    **Raises:** `ValueError` if there are more than 2**25 pairs.
     """
+    return _listed_pairs(_rules(sys))
+
+
+def candidate_array(sys: System) -> np.ndarray:
+    """Return the same as `candidate_pairs`, as a read-only array `(npair, 3)`."""
+    return select_pairs(_rules(sys))
+
+
+class KindsOfPairs(NamedTuple):
+    """Candidate pairs of two kinds of shapes.
+
+    **Arguments:**
+
+    - `kinds`: values of the kinds.
+    - `number`: number of pairs.
+    - `first`: index of the first of them.
+    """
+
+    kinds: tuple[int, int]
+    number: int
+    first: int
+
+
+def kinds_of_pairs(pairs: np.ndarray, kinds: np.ndarray) -> list[KindsOfPairs]:
+    """Return the kinds of shapes in candidate pairs, in the order of their first pairs.
+
+    **Arguments:**
+
+    - `pairs`: see `candidate_array`.
+    - `kinds`: value of the kind of each shape.
+    """
+    size = 1 + int(np.max(kinds, initial=0))
+    both = (kinds * size).astype(np.int32)[pairs[:, 0]]
+    both += kinds.astype(np.int32)[pairs[:, 1]]
+    counts = np.bincount(both)
+    found = [
+        KindsOfPairs(
+            divmod(kind, size), int(counts[kind]), int(np.argmax(both == kind))
+        )
+        for kind in np.flatnonzero(counts).tolist()
+    ]
+    return sorted(found, key=lambda entry: entry.first)
+
+
+def _rules(sys: System) -> CollisionRules:
     jointed = set(sys.joints.links)
     geoms = sys.geoms
-    return select_pairs(
-        CollisionRules(
-            parents=sys.links.parents,
-            jointed=tuple(link in jointed for link in range(sys.nlink)),
-            mocap=sys.links.mocap,
-            kinds=tuple(kind.value for kind in geoms.kinds),
-            links=geoms.links,
-            contype=geoms.contype,
-            conaffinity=geoms.conaffinity,
-            explicit=sys.pairs.geoms,
-            excludes=sys.excludes,
-            filter_parent=sys.filter_parent,
-        )
+    return CollisionRules(
+        parents=sys.links.parents,
+        jointed=tuple(link in jointed for link in range(sys.nlink)),
+        mocap=sys.links.mocap,
+        kinds=tuple(kind.value for kind in geoms.kinds),
+        links=geoms.links,
+        contype=geoms.contype,
+        conaffinity=geoms.conaffinity,
+        explicit=sys.pairs.geoms,
+        excludes=sys.excludes,
+        filter_parent=sys.filter_parent,
     )
 
 
@@ -198,8 +248,13 @@ def is_measured(sys: System, one: int, two: int) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def select_pairs(rules: CollisionRules) -> tuple[tuple[int, int, int], ...]:
-    """Return the same as `candidate_pairs`, from the integers."""
+def _listed_pairs(rules: CollisionRules) -> tuple[tuple[int, int, int], ...]:
+    return tuple(zip(*select_pairs(rules).T.tolist()))
+
+
+@functools.lru_cache(maxsize=256)
+def select_pairs(rules: CollisionRules) -> np.ndarray:
+    """Return the same as `candidate_array`, from the integers."""
     own = tuple(map(max, rules.jointed, rules.mocap))
     welds = weld_links(rules.parents, own)
     still = {-1, *(link for link, mark in enumerate(rules.mocap) if mark)}
@@ -212,48 +267,114 @@ def select_pairs(rules: CollisionRules) -> tuple[tuple[int, int, int], ...]:
         if _can_move(still, *(_at(welds, rules.links[geom]) for geom in (a, b)))
         and not (rules.kinds[a] in _FLAT and rules.kinds[b] in _FLAT)
     ]
-    chosen += _unnamed_pairs(rules, welds, weld_parents, still)
-    return tuple(sorted(chosen))
+    keys = _PairKeys(len(rules.kinds), len(rules.explicit))
+    ends = np.array(chosen, np.int64).reshape(-1, 3)
+    named = keys.pack(ends[:, 0], ends[:, 1], ends[:, 2])
+    found = [named, *_unnamed_pairs(rules, keys, welds, weld_parents, still)]
+    pairs = keys.unpack(np.sort(np.concatenate(found)))
+    pairs.setflags(write=False)
+    return pairs
+
+
+class _PairKeys:
+    """Integers that are sorted as pairs are, because sorting integers is fast: bits of
+    the first shape, the second shape, and the entry of the explicit pair plus 1."""
+
+    def __init__(self, shapes: int, explicit: int):
+        self.shape_bits, self.entry_bits = shapes.bit_length(), explicit.bit_length()
+
+    def pack(self, first: np.ndarray, second: np.ndarray, entry: Any) -> np.ndarray:
+        shapes = (first.astype(np.int64) << self.shape_bits) | second
+        return (shapes << self.entry_bits) | (entry + 1)
+
+    def unpack(self, keys: np.ndarray) -> np.ndarray:
+        pairs = np.empty((len(keys), 3), np.int32)
+        pairs[:, 2] = (keys & ((1 << self.entry_bits) - 1)) - 1
+        keys = keys >> self.entry_bits
+        pairs[:, 1] = keys & ((1 << self.shape_bits) - 1)
+        pairs[:, 0] = keys >> self.shape_bits
+        return pairs
 
 
 def _unnamed_pairs(
     rules: CollisionRules,
+    keys: _PairKeys,
     welds: tuple[int, ...],
     weld_parents: tuple[int, ...],
     still: set[int],
-) -> list[tuple[int, int, int]]:
-    """Return the pairs that are not explicit.
+) -> list[np.ndarray]:
+    """Return the keys of the pairs that are not explicit, as arrays to be joined.
 
     **Arguments:**
 
     - `welds`, `weld_parents`: results of `weld_links` for links and their parents.
     - `still`: links without a joint.
     """
-    kinds, links = (np.asarray(x, int) for x in (rules.kinds, rules.links))
+    kinds, links = (np.asarray(x, np.int32) for x in (rules.kinds, rules.links))
     contype, conaffinity = (
-        np.asarray(x, int) for x in (rules.contype, rules.conaffinity)
+        np.asarray(x, np.int64) for x in (rules.contype, rules.conaffinity)
     )
     # The world is the last entry, which is also entry -1.
-    weld, parent = (np.asarray([*x, -1])[links] for x in (welds, weld_parents))
+    weld, parent = (
+        np.asarray([*x, -1], np.int32)[links] for x in (welds, weld_parents)
+    )
     fixed, flat = np.isin(weld, list(still)), np.isin(kinds, _FLAT)
-    either = lambda x: x | x.T
-    both = lambda x: x[:, None] & x
-    allowed = either((contype[:, None] & conaffinity) != 0)
-    allowed &= (weld[:, None] != weld) & ~both(fixed) & ~both(flat)
-    if rules.filter_parent:
-        allowed &= ~(either(weld[:, None] == parent) & both(weld != -1))
-    if rules.excludes:
-        excluded = np.zeros((len(welds) + 1,) * 2, bool)
-        excluded[tuple(np.transpose(rules.excludes))] = True
-        allowed &= ~either(excluded)[links[:, None], links]
-    if rules.explicit:
-        named = np.zeros(allowed.shape, bool)
-        named[tuple(np.transpose(rules.explicit))] = True
-        allowed &= ~either(named)
-    first, second = np.nonzero(np.triu(allowed, 1))
-    turned = kinds[first] > kinds[second]
-    first, second = np.where(turned, (second, first), (first, second))
-    return list(zip(first.tolist(), second.tolist(), itertools.repeat(-1)))
+    # Shapes that are only drawn touch nothing.
+    solid = np.flatnonzero((contype | conaffinity) != 0).astype(np.int32)
+    masks = np.stack([contype, conaffinity], axis=1)[solid]
+    alike = len(masks) > 0 and bool(np.all(masks == masks[0]))
+    rows = max(1, _BLOCK // max(1, len(solid)))
+    found, total = [], 0
+    for start in range(0, len(solid), rows):
+        one, two = solid[start : start + rows, None], solid[start:]
+        allowed = (weld[one] != weld[two]) & (one < two)
+        if not (alike and masks[0, 0] & masks[0, 1]):
+            meets = (contype[one] & conaffinity[two]) != 0
+            allowed &= meets | ((conaffinity[one] & contype[two]) != 0)
+        allowed &= ~(fixed[one] & fixed[two]) & ~(flat[one] & flat[two])
+        if rules.filter_parent:
+            related = (weld[one] == parent[two]) | (parent[one] == weld[two])
+            allowed &= ~(related & (weld[one] != -1) & (weld[two] != -1))
+        first, second = np.nonzero(allowed)
+        first, second = one[first, 0], two[second]
+        kept = ~_are_among(links[first], links[second], rules.excludes)
+        kept &= ~_are_among(first, second, rules.explicit)
+        first, second = first[kept], second[kept]
+        turned = kinds[first] > kinds[second]
+        first, second = np.where(turned, (second, first), (first, second))
+        found.append(keys.pack(first, second, -1))
+        total += len(first)
+        _check_number(total, len(solid))
+    return found
+
+
+def _check_number(pairs: int, shapes: int) -> None:
+    if pairs > MOST_PAIRS:
+        raise ValueError(
+            f"System has more than {MOST_PAIRS:,} pairs of shapes that can touch "
+            f"({shapes:,} shapes). Set contype and conaffinity so that fewer pairs can "
+            "touch, or remove shapes."
+        )
+
+
+def _are_among(
+    first: np.ndarray, second: np.ndarray, listed: tuple[tuple[int, int], ...]
+) -> np.ndarray:
+    """Test if pairs of integers, from -1, are listed, in any order."""
+    marks = np.zeros(len(first), bool)
+    if not listed:
+        return marks
+    ends = np.array(listed, np.int64)
+    # Most pairs have an end that is not listed.
+    is_end = np.zeros(
+        2 + max(ends.max(), first.max(initial=-1), second.max(initial=-1)), bool
+    )
+    is_end[ends] = True
+    some = np.flatnonzero(is_end[first] & is_end[second])
+    key = lambda a, b: ((np.minimum(a, b) + 1) << 32) + np.maximum(a, b)
+    wanted = key(first[some].astype(np.int64), second[some].astype(np.int64))
+    marks[some] = np.isin(wanted, key(ends[:, 0], ends[:, 1]))
+    return marks
 
 
 def _can_move(still: set[int], weld_a: int, weld_b: int) -> bool:

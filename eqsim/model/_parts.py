@@ -1,5 +1,7 @@
 """Parts of a robot: links, joints, sites, shapes, equality constraints and keyframes."""
 
+import collections
+
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
@@ -127,8 +129,9 @@ class Joints(eqx.Module):
             raise ValueError(
                 f"Joints must be sorted by their links, got links {self.links}."
             )
+        counts = collections.Counter(self.links)
         for joint, (kind, link) in enumerate(zip(self.kinds, self.links)):
-            if kind is JointKind.FREE and self.links.count(link) > 1:
+            if kind is JointKind.FREE and counts[link] > 1:
                 raise ValueError(
                     f"Joint {self.names[joint]!r} is free but shares its link with "
                     "other joints. Give the free joint a link of its own."

@@ -5,7 +5,7 @@ import numpy as np
 
 from ._checks import check_shapes, check_solimp, joint_quaternions, known, reject
 from ._kinds import JointKind
-from ._pairs import candidate_pairs, has_collider
+from ._pairs import candidate_array, has_collider, kinds_of_pairs
 from ._system import System
 from ._validate_parts import (
     check_actuators,
@@ -14,6 +14,9 @@ from ._validate_parts import (
     check_sites,
     check_tendons,
 )
+
+
+_CONDIMS = (1, 3, 4, 6)
 
 
 def validate(sys: System) -> System:
@@ -217,25 +220,38 @@ def _check_joints(sys: System) -> None:
 
 
 def _check_contacts(sys: System) -> None:
-    # Local variables for speed: there may be millions of pairs.
     names, kinds, own = sys.geoms.names, sys.geoms.kinds, sys.geoms.condim
-    of_pairs, known_condims = sys.pairs.condim, (1, 3, 4, 6)
-    for one, two, explicit in candidate_pairs(sys):
-        condims = (own[one], own[two]) if explicit < 0 else (of_pairs[explicit],)
-        for which, condim in enumerate(condims):
-            if condim not in known_condims:
-                pair = f"Pair {names[one]!r} with {names[two]!r}"
-                who = pair if explicit >= 0 else f"Shape {names[(one, two)[which]]!r}"
-                raise ValueError(
-                    f"{who} has condim {condim}. Use 1 (no friction), 3 (sliding "
-                    "friction), 4 (also torsional) or 6 (also rolling friction)."
-                )
-        if not has_collider(kinds[one], kinds[two]):
-            words = " and ".join(kinds[k].name.lower() for k in (one, two))
+    pairs = candidate_array(sys)  # There may be millions.
+    one, two, explicit = pairs.T
+    numbers = np.array([kind.value for kind in kinds], int)
+    firsts = [
+        entry.first
+        for entry in kinds_of_pairs(pairs, numbers)
+        if not has_collider(kinds[one[entry.first]], kinds[two[entry.first]])
+    ]
+    accepted = np.isin(own, _CONDIMS)
+    of_pairs = np.array([*np.isin(sys.pairs.condim, _CONDIMS), True], bool)
+    if not (np.all(accepted) and np.all(of_pairs)):
+        of_shapes = accepted[one] & accepted[two]
+        wrong = ~np.where(explicit < 0, of_shapes, of_pairs[explicit])
+        firsts += [int(np.argmax(wrong))] if np.any(wrong) else []
+    if not firsts:
+        return
+    a, b, entry = pairs[min(firsts)].tolist()
+    condims = (own[a], own[b]) if entry < 0 else (sys.pairs.condim[entry],)
+    for which, condim in enumerate(condims):
+        if condim not in _CONDIMS:
+            pair = f"Pair {names[a]!r} with {names[b]!r}"
+            who = pair if entry >= 0 else f"Shape {names[(a, b)[which]]!r}"
             raise ValueError(
-                f"Shapes {names[one]!r} and {names[two]!r} may touch, but contacts of "
-                f"{words} are not supported. Exclude the pair, or use other shapes."
+                f"{who} has condim {condim}. Use 1 (no friction), 3 (sliding "
+                "friction), 4 (also torsional) or 6 (also rolling friction)."
             )
+    words = " and ".join(kinds[k].name.lower() for k in (a, b))
+    raise ValueError(
+        f"Shapes {names[a]!r} and {names[b]!r} may touch, but contacts of "
+        f"{words} are not supported. Exclude the pair, or use other shapes."
+    )
 
 
 def _check_geoms(sys: System) -> None:

@@ -1,7 +1,5 @@
 """Checks of actuators, tendons and sensors, see `_validate.py`."""
 
-from typing import Any
-
 import numpy as np
 
 from ._checks import check_solimp, known, reject
@@ -63,23 +61,25 @@ def check_independent_slides(sys: System) -> None:
     axes, armature = known(joints.axis), known(joints.armature)
     if axes is None or armature is None or sys.actuators.armature is not None:
         return
-    for link, name in enumerate(sys.links.names):
-        own = [
-            j
-            for j, (kind, owner) in enumerate(zip(joints.kinds, joints.links))
-            if owner == link
-            and kind is JointKind.PRISMATIC
-            and not np.all(armature[..., joints.v_starts[j]] > 0)
-        ]
-        if len(own) < 2:
-            continue
+    slides: dict[int, list[int]] = {}
+    has_armature = np.all(armature > 0, axis=tuple(range(armature.ndim - 1))).tolist()
+    for joint, (kind, link, dof) in enumerate(
+        zip(joints.kinds, joints.links, joints.v_starts)
+    ):
+        if kind is JointKind.PRISMATIC and not has_armature[dof]:
+            slides.setdefault(link, []).append(joint)
+    for count in {len(own) for own in slides.values()} - {1}:
+        links = [link for link, own in slides.items() if len(own) == count]
+        own = np.array([slides[link] for link in links])
         ranks = np.linalg.matrix_rank(axes[..., own, :], tol=1e-6)
-        if np.any(ranks < len(own)):
-            slides = ", ".join(repr(joints.names[j]) for j in own)
+        wrong = np.flatnonzero(np.any(ranks < count, axis=tuple(range(ranks.ndim - 1))))
+        if len(wrong):
+            link = links[wrong[0]]
+            names = ", ".join(repr(joints.names[j]) for j in slides[link])
             raise ValueError(
-                f"Joints {slides} of link {name!r} slide along axes that are linearly "
-                "dependent, so their inertia matrix is singular. Give one of them an "
-                "armature, or remove one."
+                f"Joints {names} of link {sys.links.names[link]!r} slide along axes that "
+                "are linearly dependent, so their inertia matrix is singular. Give one of "
+                "them an armature, or remove one."
             )
 
 
@@ -235,12 +235,22 @@ def check_sensors(sys: System) -> None:
     sensors = sys.sensors
     _check_lengths(sensors)
     _check_names(sensors)
+    spans = {
+        SensorObject.LINK: (-1, sys.nlink),
+        SensorObject.INERTIA: (-1, sys.nlink),
+        SensorObject.GEOM: (0, sys.ngeom),
+        SensorObject.SITE: (0, sys.nsite),
+        SensorObject.JOINT: (0, sys.njoint),
+        SensorObject.TENDON: (0, sys.ntendon),
+        SensorObject.ACTUATOR: (0, sys.nactuator),
+    }
     for index, kind in enumerate(sensors.kinds):
-        for name, ends, allowed in (
-            ("attached to", sensors.objects, _objects(kind)),
-            ("measured against", sensors.references, _references(kind)),
+        who = f"Sensor {sensors.names[index]!r} ({kind.value}) is"
+        for text, (sort, target), allowed in (
+            (f"{who} attached to", sensors.objects[index], _objects(kind)),
+            (f"{who} measured against", sensors.references[index], _references(kind)),
         ):
-            _check_end(sys, index, name, ends[index], allowed)
+            _check_end(text, sort, target, allowed, spans.get(sort, (-1, 0)))
         _check_joint(sys, index)
     _check_rays(sys)
     if SensorKind.MAGNETOMETER in sensors.kinds and sensors.magnetic is None:
@@ -266,9 +276,11 @@ def _check_lengths(sensors: Sensors) -> None:
 
 
 def _check_names(sensors: Sensors) -> None:
-    for index, name in enumerate(sensors.names):
-        if name in sensors.names[:index]:
+    taken: set[str] = set()
+    for name in sensors.names:
+        if name in taken:
             raise ValueError(f"Two sensors have the name {name!r}. Rename one of them.")
+        taken.add(name)
 
 
 def _objects(kind: SensorKind) -> tuple[SensorObject, ...]:
@@ -305,31 +317,20 @@ def _references(kind: SensorKind) -> tuple[SensorObject, ...]:
 
 
 def _check_end(
-    sys: System,
-    index: int,
-    name: str,
-    end: tuple[SensorObject, Any],
+    text: str,
+    sort: SensorObject,
+    target: int,
     allowed: tuple[SensorObject, ...],
+    span: tuple[int, int],
 ) -> None:
-    sort, target = end
-    who = f"Sensor {sys.sensors.names[index]!r} ({sys.sensors.kinds[index].value})"
     if sort not in allowed:
         words = ", ".join(each.value for each in allowed)
-        raise ValueError(f"{who} is {name} {sort.value!r}. Accepted: {words}.")
-    counts = {
-        SensorObject.LINK: (-1, sys.nlink),
-        SensorObject.INERTIA: (-1, sys.nlink),
-        SensorObject.GEOM: (0, sys.ngeom),
-        SensorObject.SITE: (0, sys.nsite),
-        SensorObject.JOINT: (0, sys.njoint),
-        SensorObject.TENDON: (0, sys.ntendon),
-        SensorObject.ACTUATOR: (0, sys.nactuator),
-    }
-    low, count = counts.get(sort, (-1, 0))
+        raise ValueError(f"{text} {sort.value!r}. Accepted: {words}.")
+    low, count = span
     if not low <= target < count:
         raise ValueError(
-            f"{who} is {name} {sort.value} {target}, which does not exist: this robot "
-            f"has {count}, numbered from 0."
+            f"{text} {sort.value} {target}, which does not exist: this robot has "
+            f"{count}, numbered from 0."
         )
 
 

@@ -4,11 +4,12 @@ import assets
 import equinox as eqx
 import jax
 import mujoco
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
 from eqsim.io import load_mjcf, write_mjcf
-from eqsim.model import candidate_pairs, random_system, System
+from eqsim.model import _pairs, candidate_pairs, random_system, System
 from eqsim.model._pairs import touching_kinds
 
 
@@ -122,3 +123,25 @@ def test_many_shapes():
     sys = load_mjcf(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>")
     pairs = [(a, b) for a, b, _ in candidate_pairs(sys)]
     assert pairs == list(itertools.combinations(range(60), 2))
+
+
+@given(st.integers(0, 10_000))
+def test_results_do_not_depend_on_the_size_of_blocks(seed):
+    sys = random_system(seed, nlink=8)
+    rules = _pairs._rules(sys)
+    expected = _pairs.select_pairs.__wrapped__(rules)
+    with pytest.MonkeyPatch.context() as patch:
+        for size in (1, 5, 64):
+            patch.setattr(_pairs, "_BLOCK", size)
+            found = _pairs.select_pairs.__wrapped__(rules)
+            assert np.array_equal(found, expected)
+    assert list(map(tuple, expected.tolist())) == list(candidate_pairs(sys))
+
+
+def test_too_many_pairs(monkeypatch):
+    monkeypatch.setattr(_pairs, "MOST_PAIRS", 190)
+    bodies = '<body><joint/><geom size=".1"/></body>'
+    world = lambda count: f"<mujoco><worldbody>{bodies * count}</worldbody></mujoco>"
+    assert len(candidate_pairs(load_mjcf(world(20)))) == 190
+    with pytest.raises(ValueError, match=r"more than 190 pairs.*\(21 shapes\)"):
+        load_mjcf(world(21))

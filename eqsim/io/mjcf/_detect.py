@@ -16,7 +16,7 @@ from ._flags import Flags
 from ._geoms import Contacts
 from ._mujoco import engine
 from ._names import described
-from ._sensors import hidden_shapes, problem
+from ._sensors import hidden_shapes, problems
 
 
 class Source(NamedTuple):
@@ -35,8 +35,11 @@ class Source(NamedTuple):
 
 
 def _named(source: Source, kind: str, marks: Any) -> list[str]:
+    chosen = np.flatnonzero(marks)
+    if not len(chosen):
+        return []
     names = described(source.model, kind)
-    return [names[index] for index in np.flatnonzero(marks)]
+    return [names[index] for index in chosen]
 
 
 def _joints_of_dofs(source: Source, marks: Any) -> list[str]:
@@ -80,9 +83,8 @@ def adhesion_gaps(source: Source) -> list[str]:
     acts."""
     mujoco = engine()
     m = source.model
-    gaps = np.any(m.geom_gap[_touching(source)] != 0) or np.any(m.pair_gap != 0)
     on_link = m.actuator_trntype == int(mujoco.mjtTrn.mjTRN_BODY)
-    return _named(source, "actuator", on_link & bool(gaps))
+    return _named(source, "actuator", on_link & source.contacts.has_gaps)
 
 
 def user_laws(source: Source) -> list[str]:
@@ -125,52 +127,37 @@ def plastic_springs(source: Source) -> list[str]:
 
 
 def other_shapes(source: Source) -> list[str]:
-    kinds = source.model.geom_type
     supported = {(a.value, b.value) for a, b in touching_kinds()}
-    return _grouped(
-        source,
-        [
-            (f"{_shape(kinds[a])} with {_shape(kinds[b])}", (a, b))
-            for a, b, _ in source.contacts.pairs
-            if (int(kinds[a]), int(kinds[b])) not in supported
-        ],
-    )
+    others = [x for x in source.contacts.kinds if x.kinds not in supported]
+    if not others:
+        return []
+    names, texts = described(source.model, "geom"), []
+    for kinds, number, first in others:
+        one, two, _ = source.contacts.pairs[first]
+        pairs = "1 pair" if number == 1 else f"{number} pairs"
+        shapes = f"{_shape(kinds[0])} with {_shape(kinds[1])}"
+        example = f"{names[one]} with {names[two]}"
+        texts.append(f"{shapes} ({pairs}, for instance {example})")
+    return texts
 
 
 def untouched_shapes(source: Source) -> list[str]:
-    dropped = list(source.contacts.dropped)
-    return _named(source, "geom", np.isin(np.arange(source.model.ngeom), dropped))
+    return _named(source, "geom", source.contacts.places < 0)
 
 
 def _shape(kind: Any) -> str:
     return engine().mjtGeom(kind).name.removeprefix("mjGEOM_").lower()
 
 
-def _grouped(source: Source, pairs: list[tuple[str, tuple[int, int]]]) -> list[str]:
-    """Return one text per group of contact pairs: their number, and an example."""
-    names = described(source.model, "geom")
-    groups: dict[str, list[tuple[int, int]]] = {}
-    for group, pair in pairs:
-        groups.setdefault(group, []).append(pair)
-    texts = []
-    for group, members in groups.items():
-        a, b = members[0]
-        count = "1 pair" if len(members) == 1 else f"{len(members)} pairs"
-        texts.append(f"{group} ({count}, for instance {names[a]} with {names[b]})")
-    return texts
-
-
-def _touching(source: Source) -> np.ndarray:
-    return np.isin(np.arange(source.model.ngeom), list(source.contacts.geoms))
-
-
 def surface_velocities(source: Source) -> list[str]:
     moving = np.any(source.model.geom_surfacevel != 0, axis=-1)
-    return _named(source, "geom", moving & _touching(source))
+    return _named(source, "geom", moving & source.contacts.touching)
 
 
 def adhesive_shapes(source: Source) -> list[str]:
-    return _named(source, "geom", (source.model.geom_adhesion != 0) & _touching(source))
+    return _named(
+        source, "geom", (source.model.geom_adhesion != 0) & source.contacts.touching
+    )
 
 
 def adhesive_pairs(source: Source) -> list[str]:
@@ -180,11 +167,13 @@ def adhesive_pairs(source: Source) -> list[str]:
 
 def saturated_impedances(source: Source) -> list[str]:
     above = np.any(source.model.geom_solimp[:, :2] > 1.0, axis=1)
-    return _named(source, "geom", above & _touching(source))
+    return _named(source, "geom", above & source.contacts.touching)
 
 
 def gaps(source: Source) -> list[str]:
-    return _named(source, "geom", (source.model.geom_gap != 0) & _touching(source))
+    return _named(
+        source, "geom", (source.model.geom_gap != 0) & source.contacts.touching
+    )
 
 
 def pair_gaps(source: Source) -> list[str]:
@@ -203,7 +192,7 @@ def mixed_solrefs(source: Source) -> list[str]:
     return [
         *_named(source, "joint", mixed(m.jnt_solref) & limits),
         *_joints_of_dofs(source, mixed(m.dof_solref) & losses),
-        *_named(source, "geom", mixed(m.geom_solref) & _touching(source)),
+        *_named(source, "geom", mixed(m.geom_solref) & source.contacts.touching),
         *_named(source, "pair", mixed(m.pair_solref) & explicit),
     ]
 
@@ -229,11 +218,11 @@ def skins(source: Source) -> list[str]:
 
 
 def other_sensors(source: Source) -> list[str]:
-    problems = (
-        (name, problem(source.model, source.contacts, k))
-        for k, name in enumerate(described(source.model, "sensor"))
-    )
-    return [f"{name} ({reason})" for name, reason in problems if reason]
+    reasons = problems(source.model, source.contacts)
+    if not any(reasons):
+        return []
+    names = described(source.model, "sensor")
+    return [f"{name} ({reason})" for name, reason in zip(names, reasons) if reason]
 
 
 def shapes_without_rays(source: Source) -> list[str]:
@@ -284,8 +273,7 @@ def sleep_flag(source: Source) -> list[str]:
 def other_detectors(source: Source) -> list[str]:
     mujoco = engine()
     bits = mujoco.mjtDisableBit
-    kinds = source.model.geom_type
-    pairs = {(int(kinds[a]), int(kinds[b])) for a, b, _ in source.contacts.pairs}
+    pairs = {entry.kinds for entry in source.contacts.kinds}
     solids = (GeomKind.CAPSULE, GeomKind.CYLINDER, GeomKind.BOX, GeomKind.MESH)
     solids = {kind.value for kind in solids}
     hulls = {GeomKind.CYLINDER.value, GeomKind.MESH.value}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 
-MOST_COPIES = 10_000
+MOST_COPIES = 30_000
 """Elements that `<replicate>`, `<attach>`, `<flexcomp>` and `<composite>` may make."""
 MOST_ENTRIES = 2**24
 """Entries of a height field, pixels of a texture, or numbers of a `<size>`."""

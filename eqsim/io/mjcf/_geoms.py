@@ -5,55 +5,63 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...model import GeomKind, Geoms, Pairs
-from ...model._pairs import CollisionRules, select_pairs
+from ...model._pairs import CollisionRules, kinds_of_pairs, KindsOfPairs, select_pairs
 from ._colors import read_colors
 from ._flags import Flags
 from ._names import element_names
 
 
 _KEPT = {kind.value: kind for kind in GeomKind}
-_WITH_DATA = (GeomKind.MESH.value, GeomKind.HFIELD.value)
+_WITH_DATA = (GeomKind.MESH, GeomKind.HFIELD)
 
 
 class Contacts(NamedTuple):
-    """The pairs that can touch in a `mujoco.MjModel`.
+    """The pairs that can touch in a `mujoco.MjModel`, and the geoms that become shapes.
 
     **Arguments:**
 
-    - `pairs`: geom, geom, index of the explicit pair or -1.
-    - `condims`: dimension of the contact space of each pair.
-    - `dropped`: geoms of unsupported shape that touch nothing and have no fluid forces.
-    - `fluid`: true for geoms on whose ellipsoids fluid forces act.
-    - `geoms`: all geoms that can touch something.
+    - `pairs`: geom, geom, index of the explicit pair or -1; `(npair, 3)`.
+    - `kinds`: kinds of shapes of the pairs.
+    - `touching`: true for geoms that can touch something, `(ngeom,)`.
+    - `fluid`: true for geoms on whose ellipsoids fluid forces act, `(ngeom,)`.
+    - `kept`: geoms that become shapes, in order. Geoms of unsupported shape that touch
+        nothing and have no fluid forces are left out.
+    - `places`: index of each geom among the shapes, -1 if it is left out, `(ngeom,)`.
     - `hulls`: meshes whose convex hull is kept: those of shapes that may collide.
+    - `has_gaps`: true if a geom that can touch something, or an explicit pair, has a gap.
     """
 
-    pairs: tuple[tuple[int, int, int], ...]
-    condims: tuple[int, ...]
-    dropped: tuple[int, ...]
-    fluid: tuple[bool, ...]
-    geoms: frozenset[int]
+    pairs: np.ndarray
+    kinds: list[KindsOfPairs]
+    touching: np.ndarray
+    fluid: np.ndarray
+    kept: np.ndarray
+    places: np.ndarray
     hulls: frozenset[int]
+    has_gaps: bool
 
 
 def find_contacts(model: Any, flags: Flags) -> Contacts:
     """Find the geoms of a `mujoco.MjModel` that can touch, independently of their
     shapes."""
-    pairs = select_pairs(_rules(model, flags)) if flags.contact else ()
-    touching = frozenset(geom for pair in pairs for geom in pair[:2])
-    medium = has_medium(model, flags)
-    fluid = tuple(bool(medium and on > 0) for on in model.geom_fluid[:, 0])
+    none = np.zeros((0, 3), np.int32)
+    pairs = select_pairs(_rules(model, flags)) if flags.contact else none
+    touching = np.zeros(model.ngeom, bool)
+    touching[pairs[:, :2].ravel()] = True
+    fluid = (model.geom_fluid[:, 0] > 0) & has_medium(model, flags)
+    known = np.isin(model.geom_type, list(_KEPT))
+    kept = np.flatnonzero(known | touching | fluid)
+    places = np.full(model.ngeom, -1)
+    places[kept] = np.arange(len(kept))
     return Contacts(
         pairs=pairs,
-        condims=tuple(_condim(model, *pair) for pair in pairs),
-        dropped=tuple(
-            geom
-            for geom, kind in enumerate(model.geom_type)
-            if int(kind) not in _KEPT and geom not in touching and not fluid[geom]
-        ),
+        kinds=kinds_of_pairs(pairs, model.geom_type),
+        touching=touching,
         fluid=fluid,
-        geoms=touching,
+        kept=kept,
+        places=places,
         hulls=_solid_meshes(model) if flags.contact else frozenset(),
+        has_gaps=bool(np.any(model.geom_gap[touching]) or np.any(model.pair_gap)),
     )
 
 
@@ -73,27 +81,24 @@ def has_medium(model: Any, flags: Flags) -> bool:
 
 def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
     """Convert the geoms of a `mujoco.MjModel`, except dropped ones."""
-    keep = kept_geoms(model, contacts)
+    keep = contacts.kept
     names = element_names(model, "geom")
+    kinds = model.geom_type[keep]
     return Geoms(
-        names=tuple(names[geom] for geom in keep),
+        names=tuple(names[geom] for geom in keep.tolist()),
         # Other kept shapes are used as ellipsoids for fluid forces.
-        kinds=tuple(
-            _KEPT.get(int(model.geom_type[g]), GeomKind.ELLIPSOID) for g in keep
-        ),
-        links=tuple(int(model.geom_bodyid[geom]) - 1 for geom in keep),
+        kinds=tuple(_KEPT.get(kind, GeomKind.ELLIPSOID) for kind in kinds.tolist()),
+        links=_ints(model.geom_bodyid[keep] - 1),
         condim=_ints(model.geom_condim[keep]),
         priority=_ints(model.geom_priority[keep]),
         contype=_ints(model.geom_contype[keep] * flags.contact),
         conaffinity=_ints(model.geom_conaffinity[keep] * flags.contact),
-        fluid=tuple(contacts.fluid[geom] for geom in keep),
+        fluid=tuple(contacts.fluid[keep].tolist()),
         pos=model.geom_pos[keep],
         quat=model.geom_quat[keep],
         # MuJoCo computes the size of height fields.
         size=np.where(
-            (model.geom_type[keep] == GeomKind.HFIELD.value)[:, None],
-            0.0,
-            model.geom_size[keep],
+            (kinds == GeomKind.HFIELD.value)[:, None], 0.0, model.geom_size[keep]
         ),
         friction=model.geom_friction[keep],
         solref=model.geom_solref[keep],
@@ -101,51 +106,41 @@ def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
         solmix=model.geom_solmix[keep],
         margin=model.geom_margin[keep],
         fluid_coefficients=model.geom_fluid[keep, 1:6],
-        data=_data(model, keep),
+        data=_data(model, contacts),
         colors=read_colors(model, keep),
         groups=_groups(model, keep),
     )
 
 
-def _groups(model: Any, keep: list[int]) -> tuple[int, ...]:
+def _groups(model: Any, keep: np.ndarray) -> tuple[int, ...]:
     groups = _ints(model.geom_group[keep])
     return groups if any(groups) else ()
 
 
 def used_data(model: Any, contacts: Contacts, kind: GeomKind) -> list[int]:
     """Return the meshes or height fields that shapes refer to, in order."""
-    return _used(model, kept_geoms(model, contacts), kind.value)
+    keep = contacts.kept
+    marks = model.geom_type[keep] == kind.value
+    return np.unique(model.geom_dataid[keep][marks]).tolist()
 
 
-def _used(model: Any, keep: list[int], kind: int) -> list[int]:
-    return sorted(
-        {int(model.geom_dataid[g]) for g in keep if model.geom_type[g] == kind}
-    )
-
-
-def _data(model: Any, keep: list[int]) -> tuple[int, ...]:
-    """Return, for each geom, its index among the kept meshes or height fields."""
-    used = {kind: _used(model, keep, kind) for kind in _WITH_DATA}
-    if not any(used.values()):
-        return ()
-    kinds = [int(model.geom_type[geom]) for geom in keep]
-    return tuple(
-        used[kind].index(int(model.geom_dataid[geom])) if kind in used else -1
-        for geom, kind in zip(keep, kinds)
-    )
+def _data(model: Any, contacts: Contacts) -> tuple[int, ...]:
+    """Return, for each shape, its index among the kept meshes or height fields."""
+    kinds = model.geom_type[contacts.kept]
+    data = model.geom_dataid[contacts.kept]
+    places = np.full(len(kinds), -1)
+    for kind in _WITH_DATA:
+        marks = kinds == kind.value
+        places[marks] = np.searchsorted(used_data(model, contacts, kind), data[marks])
+    return _ints(places) if np.any(places >= 0) else ()
 
 
 def read_pairs(model: Any, flags: Flags, contacts: Contacts) -> Pairs:
     """Convert the explicit contact pairs of a `mujoco.MjModel`."""
-    new_index = {geom: index for index, geom in enumerate(kept_geoms(model, contacts))}
-    ends = list(zip(model.pair_geom1.tolist(), model.pair_geom2.tolist()))
-    keep = [
-        pair
-        for pair, (a, b) in enumerate(ends)
-        if flags.contact and a in new_index and b in new_index
-    ]
+    one, two = contacts.places[model.pair_geom1], contacts.places[model.pair_geom2]
+    keep = np.flatnonzero((one >= 0) & (two >= 0) & flags.contact)
     return Pairs(
-        geoms=tuple((new_index[ends[i][0]], new_index[ends[i][1]]) for i in keep),
+        geoms=tuple(zip(one[keep].tolist(), two[keep].tolist())),
         condim=_ints(model.pair_dim[keep]),
         friction=model.pair_friction[keep],
         solref=model.pair_solref[keep],
@@ -163,11 +158,11 @@ def read_excludes(model: Any) -> tuple[tuple[int, int], ...]:
 
 def _rules(model: Any, flags: Flags) -> CollisionRules:
     return CollisionRules(
-        parents=tuple(int(parent) - 1 for parent in model.body_parentid[1:]),
-        jointed=tuple(bool(count) for count in model.body_jntnum[1:]),
-        mocap=tuple(bool(mark) for mark in model.body_mocapid[1:] >= 0),
+        parents=_ints(model.body_parentid[1:] - 1),
+        jointed=tuple((model.body_jntnum[1:] > 0).tolist()),
+        mocap=tuple((model.body_mocapid[1:] >= 0).tolist()),
         kinds=_ints(model.geom_type),
-        links=tuple(int(body) - 1 for body in model.geom_bodyid),
+        links=_ints(model.geom_bodyid - 1),
         contype=_ints(model.geom_contype),
         conaffinity=_ints(model.geom_conaffinity),
         explicit=tuple(zip(model.pair_geom1.tolist(), model.pair_geom2.tolist())),
@@ -176,20 +171,5 @@ def _rules(model: Any, flags: Flags) -> CollisionRules:
     )
 
 
-def _condim(model: Any, a: int, b: int, explicit: int) -> int:
-    if explicit >= 0:
-        return int(model.pair_dim[explicit])
-    first, second = model.geom_priority[a], model.geom_priority[b]
-    if first != second:
-        return int(model.geom_condim[a if first > second else b])
-    return int(max(model.geom_condim[a], model.geom_condim[b]))
-
-
-def kept_geoms(model: Any, contacts: Contacts) -> list[int]:
-    """Return the geoms that become shapes, in order."""
-    dropped = set(contacts.dropped)
-    return [geom for geom in range(model.ngeom) if geom not in dropped]
-
-
 def _ints(values: np.ndarray) -> tuple[int, ...]:
-    return tuple(int(value) for value in values)
+    return tuple(values.tolist())

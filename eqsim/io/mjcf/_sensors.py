@@ -1,6 +1,7 @@
 """Conversion of MuJoCo's sensors."""
 
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,8 @@ from ...model import (
 )
 from ...model._pairs import measured_kinds
 from ...model._sensors import Attachment
-from ._geoms import Contacts, kept_geoms
+from ...model._shape_kinds import AnyKind
+from ._geoms import Contacts
 from ._mujoco import engine
 from ._names import element_names
 
@@ -28,35 +30,55 @@ _OTHER_NAMES = {
     "geomnormal": "normal",
     "geomfromto": "fromto",
 }
+_Kinds = frozenset[tuple[AnyKind, AnyKind]]
 _DISTANCES = (SensorKind.DISTANCE, SensorKind.NORMAL, SensorKind.FROM_TO)
+
+
+class _Sensor(NamedTuple):
+    """A sensor of a `mujoco.MjModel`.
+
+    **Arguments:**
+
+    - `type_name`: MuJoCo's name of its type.
+    - `kind`: its kind, None if it is not supported.
+    - `waits`: true if it has a delay or an interval.
+    - `ends`: types and indices of its object and its reference.
+    """
+
+    type_name: str
+    kind: SensorKind | None
+    waits: bool
+    ends: tuple[tuple[int, int], tuple[int, int]]
 
 
 def read_sensors(model: Any, contacts: Contacts) -> Sensors:
     """Convert the supported sensors of a `mujoco.MjModel`."""
-    kept = [k for k in range(model.nsensor) if problem(model, contacts, k) is None]
-    kinds = [_kind(model, k) for k in kept]
+    reasons = problems(model, contacts)
+    kept = [k for k, reason in enumerate(reasons) if reason is None]
+    every = _sensors(model)
+    chosen = [every[k] for k in kept]
+    kinds = [sensor.kind for sensor in chosen]
     names = element_names(model, "sensor")
     cutoff = model.sensor_cutoff[kept]
-    params = model.sensor_intprm[kept]
+    params = model.sensor_intprm[kept].tolist()
     is_contact = [kind is SensorKind.CONTACT for kind in kinds]
     is_ray = [kind is SensorKind.RANGEFINDER for kind in kinds]
     reductions = tuple(ContactReduction)
     return Sensors(
         names=tuple(names[k] for k in kept),
         kinds=tuple(kind for kind in kinds if kind is not None),
-        objects=tuple(_object(model, contacts, k) for k in kept),
-        references=tuple(_reference(model, contacts, k) for k in kept),
-        limited=tuple(bool(value > 0) for value in cutoff),
+        objects=tuple(_attachment(contacts, *sensor.ends[0]) for sensor in chosen),
+        references=tuple(_attachment(contacts, *sensor.ends[1]) for sensor in chosen),
+        limited=tuple((cutoff > 0).tolist()),
         contact_data=tuple(
             _fields(ContactData, row[0]) if mark else ()
             for row, mark in zip(params, is_contact)
         ),
         contact_reductions=tuple(
-            reductions[int(row[1]) if mark else 0]
-            for row, mark in zip(params, is_contact)
+            reductions[row[1] if mark else 0] for row, mark in zip(params, is_contact)
         ),
         contact_slots=tuple(
-            int(row[2]) if mark else 0 for row, mark in zip(params, is_contact)
+            row[2] if mark else 0 for row, mark in zip(params, is_contact)
         ),
         ray_data=tuple(
             _fields(RayData, row[0]) if mark else ()
@@ -70,45 +92,53 @@ def read_sensors(model: Any, contacts: Contacts) -> Sensors:
     )
 
 
-def problem(model: Any, contacts: Contacts, sensor: int) -> str | None:
-    """Return the reason why a sensor is not supported, or None."""
-    kind = _kind(model, sensor)
+def problems(model: Any, contacts: Contacts) -> list[str | None]:
+    """Return the reason why each sensor is not supported, or None."""
+    measured = frozenset(measured_kinds())
+    return [_problem(model, contacts, measured, each) for each in _sensors(model)]
+
+
+def _problem(
+    model: Any, contacts: Contacts, measured: _Kinds, sensor: _Sensor
+) -> str | None:
+    kind = sensor.kind
     if kind is None:
-        return _type_name(model, sensor)
-    if model.sensor_delay[sensor] > 0 or np.any(model.sensor_interval[sensor] > 0):
+        return sensor.type_name
+    if sensor.waits:
         return "delay or interval"
     objects = _known_objects()
-    for types in (model.sensor_objtype, model.sensor_reftype):
-        if int(types[sensor]) not in objects:
-            return f"attached to a {_object_name(int(types[sensor]))}"
-    missing = _missing_geom(model, contacts, sensor)
-    if missing is not None:
-        return missing
+    for sort, _ in sensor.ends:
+        if sort not in objects:
+            return f"attached to a {_object_name(sort)}"
+    for sort, index in sensor.ends:
+        if objects[sort] is SensorObject.GEOM and not _is_kept(contacts, index):
+            return "attached to a shape that is left out"
     if kind in (SensorKind.FORCE, SensorKind.TORQUE) and _at_world(model, sensor):
         return "attached to the world, on which no parent acts"
-    if kind is SensorKind.CONTACT and _has_gaps(model, contacts):
+    if kind is SensorKind.CONTACT and contacts.has_gaps:
         return "contact gaps"
     if kind in (SensorKind.TOUCH, SensorKind.INSIDE_SITE, SensorKind.CONTACT):
-        return _shape_problem(model, kind, sensor)
-    return _distance_problem(model, contacts, sensor) if kind in _DISTANCES else None
+        return _shape_problem(model, sensor)
+    if kind in _DISTANCES:
+        return _distance_problem(model, contacts, measured, sensor)
+    return None
 
 
-def hidden_shapes(model: Any, contacts: Contacts) -> list[int]:
-    """Return geoms that rays of rangefinders would hit, but that are not part of the
+def hidden_shapes(model: Any, contacts: Contacts) -> np.ndarray:
+    """Return the geoms that rays of rangefinders would hit, but that are not part of the
     system."""
-    rays = [
-        k
-        for k in range(model.nsensor)
-        if _kind(model, k) is SensorKind.RANGEFINDER
-        and problem(model, contacts, k) is None
+    reasons = problems(model, contacts)
+    sites = [
+        sensor.ends[0][1]
+        for sensor, reason in zip(_sensors(model), reasons)
+        if sensor.kind is SensorKind.RANGEFINDER and reason is None
     ]
-    kept = set(kept_geoms(model, contacts))
-    bodies = {int(model.site_bodyid[model.sensor_objid[k]]) for k in rays}
-    return [
-        geom
-        for geom in np.flatnonzero(visible(model)).tolist()
-        if geom not in kept and bodies - {int(model.geom_bodyid[geom])}
-    ]
+    # Rays do not see the shapes of their own body.
+    bodies = np.unique(model.site_bodyid[sites])
+    seen = np.full(model.ngeom, len(bodies) > 1)
+    if len(bodies) == 1:
+        seen = model.geom_bodyid != bodies[0]
+    return np.flatnonzero(visible(model) & (contacts.places < 0) & seen)
 
 
 def visible(model: Any) -> np.ndarray:
@@ -120,22 +150,27 @@ def visible(model: Any) -> np.ndarray:
     return np.where(material >= 0, model.mat_rgba[material, 3], alpha) > 0
 
 
-def _type_name(model: Any, sensor: int) -> str:
-    kind = engine().mjtSensor(int(model.sensor_type[sensor]))
-    return kind.name.removeprefix("mjSENS_").lower()
-
-
-def _kind(model: Any, sensor: int) -> SensorKind | None:
-    name = _type_name(model, sensor)
-    name = _OTHER_NAMES.get(name, name)
+def _sensors(model: Any) -> list[_Sensor]:
+    members = engine().mjtSensor.__members__
+    types = {
+        int(k): name.removeprefix("mjSENS_").lower() for name, k in members.items()
+    }
     known = {kind.value: kind for kind in SensorKind}
-    return known.get(name)
+    # Names in MJCF of the types, by number.
+    names = types | {k: _OTHER_NAMES[x] for k, x in types.items() if x in _OTHER_NAMES}
+    kinds = {k: known.get(name) for k, name in names.items()}
+    waits = (model.sensor_delay > 0) | np.any(model.sensor_interval > 0, axis=1)
+    objects = zip(model.sensor_objtype.tolist(), model.sensor_objid.tolist())
+    references = zip(model.sensor_reftype.tolist(), model.sensor_refid.tolist())
+    rows = zip(model.sensor_type.tolist(), waits.tolist(), zip(objects, references))
+    return [_Sensor(types[k], kinds[k], wait, ends) for k, wait, ends in rows]
 
 
 def _object_name(kind: int) -> str:
     return engine().mjtObj(kind).name.removeprefix("mjOBJ_").lower()
 
 
+@functools.cache
 def _known_objects() -> dict[int, SensorObject]:
     objects = engine().mjtObj
     return {
@@ -150,24 +185,14 @@ def _known_objects() -> dict[int, SensorObject]:
     }
 
 
-def _object(model: Any, contacts: Contacts, sensor: int) -> Attachment:
-    kind, index = model.sensor_objtype[sensor], model.sensor_objid[sensor]
-    return _attachment(model, contacts, int(kind), int(index))
-
-
-def _reference(model: Any, contacts: Contacts, sensor: int) -> Attachment:
-    kind, index = model.sensor_reftype[sensor], model.sensor_refid[sensor]
-    return _attachment(model, contacts, int(kind), int(index))
-
-
-def _attachment(model: Any, contacts: Contacts, kind: int, index: int) -> Attachment:
+def _attachment(contacts: Contacts, kind: int, index: int) -> Attachment:
     found = _known_objects()[kind]
     if index < 0 or found is SensorObject.NONE:
         return SensorObject.NONE, -1
     if found in (SensorObject.INERTIA, SensorObject.LINK):
         return found, index - 1
     if found is SensorObject.GEOM:
-        return found, kept_geoms(model, contacts).index(index)
+        return found, int(contacts.places[index])
     return found, index
 
 
@@ -176,51 +201,33 @@ def _fields(kind: Any, mask: Any) -> tuple:
 
 
 def _ray_geoms(model: Any, contacts: Contacts) -> tuple[int, ...]:
-    seen = visible(model)
-    kept = kept_geoms(model, contacts)
-    return tuple(index for index, geom in enumerate(kept) if seen[geom])
+    return tuple(np.flatnonzero(visible(model)[contacts.kept]).tolist())
 
 
-def _ends(model: Any, sensor: int) -> list[tuple[int, int]]:
-    """Return types and indices of the object and the reference of a sensor."""
-    types = model.sensor_objtype[sensor], model.sensor_reftype[sensor]
-    indices = model.sensor_objid[sensor], model.sensor_refid[sensor]
-    return [(int(kind), int(index)) for kind, index in zip(types, indices)]
+def _at_world(model: Any, sensor: _Sensor) -> bool:
+    return int(model.site_bodyid[sensor.ends[0][1]]) == 0
 
 
-def _at_world(model: Any, sensor: int) -> bool:
-    return int(model.site_bodyid[model.sensor_objid[sensor]]) == 0
+def _is_kept(contacts: Contacts, geom: int) -> bool:
+    return geom >= 0 and bool(contacts.places[geom] >= 0)
 
 
-def _missing_geom(model: Any, contacts: Contacts, sensor: int) -> str | None:
-    kept = set(kept_geoms(model, contacts))
-    geom = int(engine().mjtObj.mjOBJ_GEOM)
-    for kind, index in _ends(model, sensor):
-        if kind == geom and index not in kept:
-            return "attached to a shape that is left out"
-    return None
-
-
-def _has_gaps(model: Any, contacts: Contacts) -> bool:
-    touching = list(contacts.geoms)
-    return bool(np.any(model.geom_gap[touching]) or np.any(model.pair_gap))
-
-
-def _shape_problem(model: Any, kind: SensorKind, sensor: int) -> str | None:
+def _shape_problem(model: Any, sensor: _Sensor) -> str | None:
     """Test if a sensor uses the shape of a site that is a mesh."""
-    site = int(engine().mjtObj.mjOBJ_SITE)
-    ends = _ends(model, sensor)
-    chosen = ends[1:] if kind is SensorKind.INSIDE_SITE else ends[:1]
     known = {each.value for each in GeomKind if each is not GeomKind.MESH}
-    for target, index in chosen:
-        if target == site and int(model.site_type[index]) not in known:
+    inside = sensor.kind is SensorKind.INSIDE_SITE
+    for target, index in sensor.ends[1:] if inside else sensor.ends[:1]:
+        is_site = _known_objects()[target] is SensorObject.SITE
+        if is_site and int(model.site_type[index]) not in known:
             return "site of unknown shape"
     return None
 
 
-def _distance_problem(model: Any, contacts: Contacts, sensor: int) -> str | None:
+def _distance_problem(
+    model: Any, contacts: Contacts, measured: _Kinds, sensor: _Sensor
+) -> str | None:
     """Return the kinds of the first two shapes whose distance cannot be computed."""
-    one, two = (_geoms_of(model, *end) for end in _ends(model, sensor))
+    one, two = (_geoms_of(model, *end) for end in sensor.ends)
     kinds = {each.value: each for each in GeomKind}
     for a in one:
         for b in two:
@@ -231,7 +238,7 @@ def _distance_problem(model: Any, contacts: Contacts, sensor: int) -> str | None
             solid = [model.geom_dataid[g] for g in (a, b) if _is_mesh(model, g)]
             if not contacts.hulls.issuperset(solid):
                 return "distance of a mesh without a convex hull"
-            if both not in measured_kinds():
+            if both not in measured:
                 shapes = engine().mjtGeom
                 words = [shapes(each).name[7:].lower() for each in pair]
                 return f"distance of {words[0]} and {words[1]}"

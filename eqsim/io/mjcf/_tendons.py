@@ -6,7 +6,7 @@ import numpy as np
 
 from ...model import GeomKind, PathPoint, Sites, Tendons, WrapKind
 from ._flags import Flags
-from ._geoms import Contacts, kept_geoms
+from ._geoms import Contacts
 from ._mujoco import engine
 from ._names import element_names
 
@@ -95,7 +95,6 @@ def _rests_at_reference(model: Any) -> np.ndarray:
 
 
 def _paths(model: Any, contacts: Contacts) -> tuple[tuple[PathPoint, ...], ...]:
-    new_geom = {geom: index for index, geom in enumerate(kept_geoms(model, contacts))}
     wraps = engine().mjtWrap
     kinds = {
         int(wraps.mjWRAP_JOINT): WrapKind.JOINT,
@@ -103,13 +102,16 @@ def _paths(model: Any, contacts: Contacts) -> tuple[tuple[PathPoint, ...], ...]:
         int(wraps.mjWRAP_PULLEY): WrapKind.PULLEY,
     }
 
+    objects, types = model.wrap_objid.tolist(), model.wrap_type.tolist()
+
     def point(k: int) -> PathPoint:
-        index = int(model.wrap_objid[k])
-        kind = kinds.get(int(model.wrap_type[k]), WrapKind.GEOM)
+        index, kind = objects[k], kinds.get(types[k], WrapKind.GEOM)
         if kind is WrapKind.PULLEY:
             return PathPoint(kind)
         if kind is WrapKind.GEOM:
-            return PathPoint(kind, new_geom[index], round(model.wrap_prm[k]))
+            return PathPoint(
+                kind, int(contacts.places[index]), round(model.wrap_prm[k])
+            )
         return PathPoint(kind, index)
 
     ends = zip(model.tendon_adr.tolist(), model.tendon_num.tolist())

@@ -43,7 +43,7 @@ REFUSED = {
     "empty": (world(f'<replicate count="{HUGE}"/>'), {}, "replicate"),
     "nested": (world(copies(50, copies(50, copies(50)))), {}, "125,000 in nested"),
     "hidden": (world(copies(0, copies("&#50;147483647"))), {}, "<replicate count"),
-    "siblings": (world(copies(2000) * 3), {}, "10,000 copies"),
+    "siblings": (world(copies(3000) * 3), {}, "30,000 copies"),
     "flexcomp": (world(f"<body>{cable('2000 2000 2000')}</body>"), {}, "<flexcomp"),
     "flexcomp in replicate": (world(copies(200, cable("200 1 1"))), {}, "40,000 in"),
     "composite": (
@@ -64,7 +64,7 @@ REFUSED = {
     "attached": (attached(1), {"c.xml": world(copies(HUGE))}, str(HUGE)),
     "attach in replicate": (
         attached(100),
-        {"c.xml": world(f'<body name="b">{BALL * 50}</body>')},
+        {"c.xml": world(f'<body name="b">{BALL * 150}</body>')},
         '<replicate count="100">',
     ),
     "doubling": (DOUBLING["m0.xml"], DOUBLING, '<attach model="n">'),
