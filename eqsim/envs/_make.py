@@ -6,6 +6,7 @@ from typing import Any
 from .._registry import ENVS, PIPELINES
 from ..pipelines import AbstractPipeline
 from ._env import AbstractEnv
+from ._import import import_env, is_import_path
 
 
 def make(
@@ -18,7 +19,8 @@ def make(
 
     **Arguments:**
 
-    - `name`: name of the environment, for instance `"ant"`.
+    - `name`: name of the environment, for instance `"ant"`; or `"module:object"` with a
+        class of your own, or a function that returns an environment, which is imported.
     - `pipeline`: a pipeline, for instance `Generalized()`, or a name from
         `eqsim.PIPELINES.names()`. By default, the default of the environment.
     - `options`: options of the environment.
@@ -31,7 +33,7 @@ def make(
         env = eqsim.make("ant", pipeline="generalized")
         ```
     """
-    env = ENVS.get(name)
+    env = import_env(name) if is_import_path(name) else ENVS.get(name)
     chosen: Any = pipeline
     if isinstance(pipeline, str):
         chosen = PIPELINES.get(pipeline)()
@@ -48,7 +50,13 @@ def make(
     if chosen is not None:
         options["pipeline"] = chosen
     _check_options(name, env, options)
-    return env(**options)
+    made = env(**options)
+    if not isinstance(made, AbstractEnv):
+        raise TypeError(
+            f"{name!r} must be a class derived from `eqsim.AbstractEnv`, or a function that "
+            f"returns an environment, but makes an object of type `{type(made).__name__}`."
+        )
+    return made
 
 
 def _check_options(name: str, env: Callable, options: dict[str, Any]) -> None:
