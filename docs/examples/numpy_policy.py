@@ -25,7 +25,8 @@ def load_policy(path, member=0):
         agent = json.loads(file.metadata()["about"])["agents"][member]
         x = {name: file.get_tensor(name) for name in file.keys()}
     fields = agent["fields"]
-    if agent["class"] not in ("PPO", "SAC", "TD3") or fields.get("levels"):
+    special = fields.get("levels") or "encoder.class" in fields
+    if agent["class"] not in ("PPO", "SAC", "TD3") or special:
         raise ValueError(f"{agent['class']} with these settings is not supported.")
     if x[".bounds"].ndim == 3:  # Several members: select one.
         x = {name: value[member] for name, value in x.items()}

@@ -106,14 +106,22 @@ def test_members_and_settings(tmp_path):
         state = result.members.pick(result.state, member)
         expected = result.members.agent(member).act(state, jnp.asarray(obs))
         np.testing.assert_allclose(act(obs), expected, rtol=1e-9)
-    zoo.train(
-        zoo.PPO(**PPO, levels=3),
-        Rail(),
-        zoo.Plan(64, turns=1, evaluations=0),
-        out=tmp_path / "levels",
-    )
-    with pytest.raises(ValueError, match="PPO with these settings is not supported"):
-        load(tmp_path / "levels" / "last.ckpt")
+
+
+@pytest.mark.parametrize(
+    "agent, name",
+    (
+        (zoo.PPO(levels=3), "PPO"),
+        (zoo.SAC(encoder=zoo.vision.SmallCNN()), "SAC"),
+        (zoo.SHAC(), "SHAC"),
+    ),
+)
+def test_other_agents_are_refused(agent, name, tmp_path):
+    stored = {"class": type(agent).__name__, "fields": zoo.runs.describe(agent)}
+    path = tmp_path / "other.ckpt"
+    zoo.runs.save_checkpoint(path, {"x": jnp.zeros(2)}, {"agents": [stored]})
+    with pytest.raises(ValueError, match=f"{name} with these settings is not supp"):
+        _example().load_policy(path)
 
 
 def test_page_and_file_are_the_same():
@@ -123,6 +131,7 @@ def test_page_and_file_are_the_same():
 
 def test_code_of_the_page(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(FILE.parent)
     monkeypatch.setitem(eqsim.AGENTS._registered, "ppo", zoo.PPO)
     recipe = zoo.runs.Recipe("ppo", "inverted_pendulum", {"num_envs": 64}).complete()
     plan = zoo.Plan(2048, turns=2, evaluations=1, episodes=2, pool_size=8)

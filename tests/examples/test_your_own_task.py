@@ -78,7 +78,7 @@ def test_code(folder, monkeypatch):
 def test_commands(folder, capsys):
     """All commands of the page, in their order; a run started in Python is one of the
     command line without its recipe."""
-    lines = [_fewer(line) for line in COMMAND.findall(PAGE)]
+    lines = [_fewer(line) for line in COMMAND.findall(PAGE.replace("\\\n", ""))]
     assert sum(line.startswith("eqsim train") for line in lines) == 1
     assert len(lines) >= 7
     agent = eqsim_zoo.PPO(num_envs=64)
