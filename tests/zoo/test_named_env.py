@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import signal
 import tomllib
 import warnings
 
@@ -18,6 +19,7 @@ from eqsim._cli import main
 from eqsim._registry import COMMANDS, RUNS
 from eqsim_zoo._cli import view_run
 from eqsim_zoo.runs import EnvironmentWarning
+from eqsim_zoo.training._result import ended
 
 
 ZOO = pathlib.Path(__file__).parents[2] / "zoo" / "pyproject.toml"
@@ -107,6 +109,34 @@ def test_another_environment_than_trained(capsys, monkeypatch):
         warnings.simplefilter("default")
         status, _, err = run(capsys, "eval a --env wide --episodes 4")
     assert status == 0 and "Rail.edge: 5.0 in the run, 9.0 here" in err
+
+
+class Parts(Rail):
+    def observe(self, state, action):
+        return {"q": state.q, "qd": state.qd}
+
+
+def test_rollouts_with_dictionaries_are_datasets(capsys, monkeypatch):
+    monkeypatch.setitem(eqsim.ENVS._registered, "parts", Parts)
+    assert run(capsys, "rollout parts --num-envs 3 --length 5 --out a")[0] == 0
+    data = zoo.data.load_data("a.npz", clip=True)
+    with np.load("a.npz") as file:
+        rows = file["observations/qd"].reshape(-1, 2)[file["valid"].reshape(-1)]
+    batch = data.sample(jax.random.key(0), 64)
+    found = np.asarray(batch.obs["qd"])
+    assert {*batch.obs} == {"q", "qd"} and found.shape == (64, 2)
+    assert all(np.any(np.all(row == rows, axis=1)) for row in found)
+
+
+def test_interrupted_run_says_how_to_resume(capsys, monkeypatch):
+    def interrupted(*args, **kwargs):
+        result = zoo.train(*args, **kwargs)
+        raise ended(signal.SIGINT, result)
+
+    monkeypatch.setattr("eqsim_zoo._cli._train.train", interrupted)
+    status, out, err = run(capsys, f"train search toys:Rail {SHORT} --out a")
+    assert status == 130, err
+    assert "Resume with `eqsim resume a --env toys:Rail`." in out
 
 
 class Unregistered(Search):

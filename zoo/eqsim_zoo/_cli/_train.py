@@ -59,7 +59,8 @@ def run_training(request: Request, fields: dict[str, Any]) -> None:
             request.evaluations,
             request.episodes,
         )
-        with _interruptible(screen):
+        own = request.env if is_import_path(request.env) else None
+        with _interruptible(screen, own):
             result = train(
                 agents,
                 env if data is None else data,
@@ -89,7 +90,7 @@ def resume_run(
         video: write an animation of an episode at every n-th evaluation; 0 for none.
     """
     screen = console()
-    with sentences(), _interruptible(screen):
+    with sentences(), _interruptible(screen, env):
         if steps:
             _note_annealing(screen, read_config(pathlib.Path(folder)), steps)
         result = resume(
@@ -231,9 +232,15 @@ def _callbacks(
 
 
 @contextlib.contextmanager
-def _interruptible(screen: Console) -> Iterator[None]:
+def _interruptible(screen: Console, env: str | None) -> Iterator[None]:
     """End the process at the second Ctrl-C; files stay complete. After the first one, or
-    SIGTERM, say how to resume."""
+    SIGTERM, say how to resume.
+
+    **Arguments:**
+
+    - `env`: environment that the user must name to resume; None for the stored one.
+    """
+    option = "" if env is None else f" --env {env}"
     before: Any = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield
@@ -241,7 +248,7 @@ def _interruptible(screen: Console) -> Iterator[None]:
         done = error.result.counters
         screen.print(
             f"Stopped after turn {done.turn}, {done.steps:,} steps. Resume with `eqsim "
-            f"resume {error.result.folder}`."
+            f"resume {error.result.folder}{option}`."
         )
         number = signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT
         raise SystemExit(128 + number) from None
