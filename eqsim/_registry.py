@@ -208,5 +208,6 @@ REGISTRIES = (ENVS, PIPELINES, AGENTS)
 COMMANDS = Registry("eqsim.commands")
 # Functions that read the folder of a trained policy: `folder -> (env, policy)`, where
 # the policy is a function `(obs, key) -> action` or an `AbstractController`, with
-# `FileNotFoundError` for a folder of another kind.
+# `FileNotFoundError` for a folder of another kind. The keyword `env` is passed if the user
+# names the environment, in the form that `eqsim.make` takes.
 RUNS = Registry("eqsim.runs")

@@ -104,6 +104,12 @@ class Trajectory(eqx.Module):
     result: RESULTS
     failed_step: Int[Array, "..."]
 
+    @property
+    def reward(self) -> Float[Array, "..."]:
+        """Reward of each step, the same as `timestep.reward`. After the stop condition was
+        met, steps are not `valid` and repeat the last reward."""
+        return self.timestep.reward
+
     def episodes(self) -> Episodes:
         """Compute return, length and reward terms of the episodes."""
         return episodes(self.timestep, self.valid)

@@ -75,6 +75,7 @@ def test_is_a_loop():
     got = eqsim.rollout(ENV, POLICY, key, 5)
     assert tree_allclose(got, expected, rtol=1e-10, atol=1e-12)
     assert got.action.shape == (5, 1) and got.state.q.shape == (5, 2)
+    assert np.array_equal(got.reward, got.timestep.reward)
     assert not np.allclose(got.action[0], got.action[1])
 
 

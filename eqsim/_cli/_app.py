@@ -12,6 +12,7 @@ import tyro
 from .._discovery import PluginWarning
 from .._errors import CommandError
 from .._registry import DynamicCommand, PluginError
+from ..envs import is_import_path
 from ..render import NoOpenGL
 from ._check import check_plugin, ChecksFailed
 from ._commands import published, summaries
@@ -39,7 +40,7 @@ def _show(env: _Name, pipeline: str | None = None) -> None:
     """Describe an environment: robot, actions, observations and rewards.
 
     Args:
-        env: name of the environment, for instance `ant`.
+        env: name of the environment, for instance `ant`, or `module:Class`.
         pipeline: name of the pipeline; by default that of the environment.
     """
     show(env, pipeline)
@@ -58,7 +59,7 @@ def _rollout(
     """Run random actions, and write data (.npz) and plots (.png).
 
     Args:
-        env: name of the environment, for instance `ant`.
+        env: name of the environment, for instance `ant`, or `module:Class`.
         pipeline: name of the pipeline; by default that of the environment.
         num_envs: number of parallel environments.
         length: number of control steps, and time limit of an episode.
@@ -72,6 +73,7 @@ def _rollout(
 
 def _view(
     target: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TARGET")],
+    env: str | None = None,
     pipeline: str | None = None,
     num_envs: int | None = None,
     randomize: str | None = None,
@@ -85,7 +87,10 @@ def _view(
     """Open a page in which a robot moves: simulated, or played from a file.
 
     Args:
-        target: name of an environment, MJCF file, folder of a run, or recording (.npz).
+        target: name of an environment, `module:Class`, MJCF file, folder of a run, or
+            recording (.npz).
+        env: name of the environment of a run or a recording, or `module:Class`; by
+            default the stored name.
         pipeline: name of the pipeline; by default that of the environment.
         num_envs: number of robots; by default 1, or all robots of a recording.
         randomize: randomization preset for the parameters of each robot.
@@ -97,7 +102,9 @@ def _view(
         dark: use dark colors.
     """
     where = export, host, port, dark
-    run_view(ViewRequest(target, pipeline, num_envs, randomize, length, seed, *where))
+    run_view(
+        ViewRequest(target, env, pipeline, num_envs, randomize, length, seed, *where)
+    )
 
 
 def _control(
@@ -115,7 +122,7 @@ def _control(
     """Plan actions that maximize the reward, and write the plan and a report page.
 
     Args:
-        env: name of the environment, for instance `reacher`.
+        env: name of the environment, for instance `reacher`, or `module:Class`.
         solver: `ilqr` uses gradients; `cem`, `mppi` and `predictive` use sampling.
         pipeline: name of the pipeline; by default that of the environment.
         horizon: horizon of the plan, in control steps.
@@ -205,7 +212,8 @@ def _plugins_check(name: _Plugin, kind: Kind | None = None) -> None:
     """Run the conformance kit `eqsim.testing` on a plugin.
 
     Args:
-        name: name of the plugin; `package:name` selects one of several packages.
+        name: name of the plugin; `package:name` selects one of several packages. For an
+            environment without a name, `module:Class`.
         kind: kind of the plugin, if several kinds have this name.
     """
     check_plugin(name, kind)
@@ -256,6 +264,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _run(argv: list[str]) -> int:
+    _import_from_here(argv)
     try:
         prog, about, commands, argv = _found(argv)
         config = (tyro.conf.FlagCreatePairsOff,)
@@ -279,6 +288,14 @@ def _run(argv: list[str]) -> int:
     except SystemExit as end:  # How the parser ends, after help as well.
         return end.code if isinstance(end.code, int) else 0
     return 0
+
+
+def _import_from_here(argv: list[str]) -> None:
+    """Let `module:object` among the arguments name a module of the current folder. The
+    folder is searched last, so that its files do not hide installed packages."""
+    words = [word.rpartition("=")[2] for word in argv]
+    if any(map(is_import_path, words)) and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
 
 
 def _found(argv: list[str]) -> tuple[str, str | None, Any, list[str]]:

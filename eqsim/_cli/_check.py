@@ -1,8 +1,10 @@
 """`eqsim plugins check`"""
 
+from typing import Any
+
 from rich.text import Text
 
-from ..envs import make
+from ..envs import is_import_path, make
 from ..testing import checks_of, Outcome, outcomes, Status
 from ._plugins import find, Kind
 from ._tables import console
@@ -26,7 +28,9 @@ def check_plugin(name: str, kind: Kind | None) -> None:
     **Raises:** `ChecksFailed` if a check failed.
     """
     failed = total = 0
-    for found, maker in find(name, kind):
+    own = kind in (None, "env") and is_import_path(name)
+    kinds: list[tuple[Kind, Any]] = [("env", make)] if own else find(name, kind)
+    for found, maker in kinds:
         build = (lambda: make(name)) if found == "env" else maker
         total += 1
         try:

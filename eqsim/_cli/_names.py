@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 from .._registry import ENVS, PIPELINES, Registry
-from ..envs import AbstractEnv, make
+from ..envs import AbstractEnv, is_import_path, make
 from ..pipelines import AbstractPipeline
 from ..randomize import AbstractRandomizer, presets
 
@@ -14,14 +14,25 @@ class UsageError(Exception):
 
 
 def environment(name: str, pipeline: str | None) -> AbstractEnv:
-    """Create an environment with a pipeline, by name."""
-    _known("environment", name, ENVS)
+    """Create an environment with a pipeline, by name or as `module:object`."""
+    if not is_import_path(name):
+        _known("environment", name, ENVS)
     if pipeline is not None:
         _known("pipeline", pipeline, PIPELINES)
     try:
         return make(name, pipeline=pipeline)
     except (TypeError, ValueError) as error:
         raise UsageError(f"Cannot make {name!r}: {error}") from error
+
+
+def check_not_imported(what: str, name: str) -> None:
+    """Raise `UsageError` if a file names an environment by `module:object`: only names
+    given by the user import a module."""
+    if is_import_path(name):
+        raise UsageError(
+            f"{what} names the environment {name!r}. Modules named by files are not "
+            f"imported: if you trust this one, pass `--env {name}`."
+        )
 
 
 def physics(name: str | None) -> AbstractPipeline | None:

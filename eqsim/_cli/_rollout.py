@@ -93,7 +93,7 @@ def run_rollout(request: Request) -> None:
     `FILE.npz` contains, with the axes (environment, step, ...):
 
     - `observations`, `next_observations`: observation before and after each step; the
-        latter before any reset.
+        latter before any reset. The parts of a dictionary are `observations/NAME`.
     - `actions`, `rewards`, `terminated`, `truncated`; `terms/NAME`: each reward term;
         `descriptors`, if the environment has any.
     - `valid`: false if the step only reset the environment.
@@ -189,10 +189,11 @@ def _arrays(env: AbstractEnv, first: Any, kept: Any) -> dict[str, np.ndarray]:
     """Return the arrays to write, by name; timesteps contain NumPy arrays."""
     timestep = kept.timestep
     led_to = timestep.obs if timestep.final_obs is None else timestep.final_obs
-    before = np.concatenate([first.obs[:, None], timestep.obs[:, :-1]], axis=1)
+    shift = lambda x, y: np.concatenate([x[:, None], y[:, :-1]], axis=1)
+    before = jtu.tree_map(shift, first.obs, timestep.obs)
     out = {
-        "observations": before,
-        "next_observations": led_to,
+        **_named("observations", before),
+        **_named("next_observations", led_to),
         "actions": kept.action,
         "rewards": timestep.reward,
         "terminated": timestep.terminated,
@@ -206,6 +207,14 @@ def _arrays(env: AbstractEnv, first: Any, kept: Any) -> dict[str, np.ndarray]:
     if timestep.descriptor is not None:
         out["descriptors"] = timestep.descriptor
     return {name: np.asarray(value) for name, value in out.items()}
+
+
+def _named(name: str, obs: Any) -> dict[str, Any]:
+    """Return an observation by name; the parts of a dictionary as `name/part`."""
+    if not isinstance(obs, dict):
+        return {name: obs}
+    parts = (_named(f"{name}/{key}", x) for key, x in sorted(obs.items()))
+    return {key: x for part in parts for key, x in part.items()}
 
 
 def _summary(request: Request, statistics: Episodes, timestep: Timestep):

@@ -1,6 +1,9 @@
 """`eqsim show`"""
 
+from typing import Any
+
 import equinox as eqx
+import jax
 import jax.random as jr
 import numpy as np
 from rich.console import Console
@@ -26,21 +29,16 @@ def show(name: str, pipeline: str | None) -> None:
 
 def _facts(name: str, env: AbstractEnv) -> Table:
     _, timestep = eqx.filter_eval_shape(env.reset, jr.key(0))
-    obs = timestep.obs
-    # A floating-point vector is the usual case.
-    unusual = len(obs.shape) != 1 or not np.issubdtype(obs.dtype, np.floating)
     rows = {
         "environment": " in ".join(type(x).__name__ for x in [*layers(env)][::-1]),
         "pipeline": type(env.pipeline).__name__,
         "control step": f"{float(env.dt):.4g} s ({1 / float(env.dt):.4g} Hz)",
         "time step": f"{float(env.sys.dt):.4g} s",
         "coordinates": f"nq {env.sys.nq}, nv {env.sys.nv}",
-        "observation": " x ".join(map(str, obs.shape)) or "one number",
+        "observation": _observation(timestep.obs),
         "action": _actions(env),
         "reward": " + ".join(timestep.terms),
     }
-    if unusual:
-        rows["observation"] += f", {obs.dtype}"
     for layer in layers(env):
         if isinstance(layer, AbstractDescriptor):
             span = np.asarray(layer.descriptor_range)
@@ -53,6 +51,20 @@ def _facts(name: str, env: AbstractEnv) -> Table:
     for key, value in rows.items():
         table.add_row(Text(key), Text(value))
     return table
+
+
+def _observation(obs: Any) -> str:
+    """Return the shape of an observation, and those of the parts of a dictionary."""
+    if isinstance(obs, dict):
+        width = max(map(len, obs))
+        parts = (f"{k:{width}}  {_observation(x)}" for k, x in sorted(obs.items()))
+        return "\n".join(parts)
+    if not isinstance(obs, jax.ShapeDtypeStruct):
+        return repr(obs)
+    shape = " x ".join(map(str, obs.shape)) or "one number"
+    # A floating-point vector is the usual case.
+    usual = len(obs.shape) == 1 and np.issubdtype(obs.dtype, np.floating)
+    return shape if usual else f"{shape}, {obs.dtype}"
 
 
 def _actions(env: AbstractEnv) -> str:

@@ -21,7 +21,14 @@ from ..model import System
 from ..randomize import AbstractRandomizer
 from ..viewer import as_environment, export, show
 from ..wrappers import DomainRandomization
-from ._names import at_least_one, environment, physics, preset, UsageError
+from ._names import (
+    at_least_one,
+    check_not_imported,
+    environment,
+    physics,
+    preset,
+    UsageError,
+)
 from ._rollout import RandomPolicy
 
 
@@ -29,6 +36,7 @@ class ViewRequest(NamedTuple):
     """The arguments of `eqsim view`."""
 
     target: str
+    env: str | None
     pipeline: str | None
     num_envs: int | None
     randomize: str | None
@@ -66,7 +74,7 @@ def run_view(request: ViewRequest) -> None:
         at_least_one("--num-envs", request.num_envs)
     at_least_one("--length", request.length)
     console = Console(highlight=False)
-    subject = subject_of(request.target, request.pipeline)
+    subject = subject_of(request.target, request.pipeline, request.env)
     change = None
     if request.randomize is not None:
         change = preset(subject.preset, request.randomize)
@@ -86,21 +94,32 @@ def run_view(request: ViewRequest) -> None:
         raise CommandError(str(error), 1) from error
 
 
-def subject_of(target: str, pipeline: str | None) -> Subject:
-    """Read a name, a file or a folder."""
+def subject_of(target: str, pipeline: str | None, env: str | None = None) -> Subject:
+    """Read a name, a file or a folder.
+
+    **Arguments:**
+
+    - `env`: environment of a run or a recording; by default the stored name.
+    """
     path = pathlib.Path(target)
+    recorded = path.is_dir() or path.suffix == ".npz"
+    if env is not None and not recorded:
+        raise UsageError(
+            "`--env` is for runs and recordings. Leave it out, or pass the environment "
+            "as the target."
+        )
     if path.is_dir():
         if pipeline is not None:
             raise UsageError(
                 "`--pipeline` does not apply to runs, which use the physics that they "
                 "were trained with. Leave it out."
             )
-        return _run(path)
+        return _run(path, env)
     named = path.suffix in (".xml", ".mjcf", ".npz") or len(path.parts) > 1
     if named and not path.exists():
         raise UsageError(f"There is no file or folder {target!r}.")
     if path.is_file() and zipfile.is_zipfile(path):
-        return _arrays(path, pipeline)
+        return _arrays(path, pipeline, env)
     if path.is_file():
         try:
             return _free(load_mjcf(path), pipeline)
@@ -113,15 +132,18 @@ def _free(sys: System, pipeline: str | None) -> Subject:
     return Subject(as_environment(sys, physics(pipeline)), has_task=False)
 
 
-def _arrays(path: pathlib.Path, pipeline: str | None) -> Subject:
+def _arrays(path: pathlib.Path, pipeline: str | None, env: str | None) -> Subject:
     """Return a rollout of `eqsim rollout` or `eqsim control`, or a robot of
     `eqsim.save`."""
     try:
         with open_arrays(path) as file:
             names = set(file)
             if {"q", "dt", "env"} <= names:
-                return _recording(file["q"], file["dt"], str(file["env"]), pipeline)
-        robot = load(path) if "header" in names else None
+                name = env or str(file["env"])
+                if env is None:
+                    check_not_imported(repr(str(path)), name)
+                return _recording(file["q"], file["dt"], name, pipeline)
+        robot = load(path) if "header" in names and env is None else None
         if isinstance(robot, System):
             return _free(robot, pipeline)
     except ValueError as error:
@@ -148,15 +170,15 @@ def _recording(
     return Subject(env, q=rows, dt=float(dt.item()), preset=name)
 
 
-def _run(folder: pathlib.Path) -> Subject:
+def _run(folder: pathlib.Path, name: str | None) -> Subject:
     """Return a trained policy; packages that train publish functions that read their
     folders."""
-    reasons = []
-    for name in RUNS.names():
+    reasons, given = [], {} if name is None else {"env": name}
+    for reader in RUNS.names():
         try:
-            env, policy = RUNS.get(name)(str(folder))
+            env, policy = RUNS.get(reader)(str(folder), **given)
         except (FileNotFoundError, ValueError) as error:
-            reasons.append(f"{name}: {error}")
+            reasons.append(f"{reader}: {error}")
         else:
             return Subject(env, policy=policy)
     known = "; ".join(reasons) or (

@@ -7,6 +7,7 @@ from .._errors import check_type
 from .._registry import ENVS, PIPELINES
 from ..pipelines import AbstractPipeline
 from ._env import AbstractEnv
+from ._import import import_env, is_import_path
 
 
 def make(
@@ -19,7 +20,8 @@ def make(
 
     **Arguments:**
 
-    - `name`: name of the environment, for instance `"ant"`.
+    - `name`: name of the environment, for instance `"ant"`; or `"module:object"` with a
+        class of your own, or a function that returns an environment, which is imported.
     - `pipeline`: a pipeline, for instance `Generalized()`, or a name from
         `eqsim.PIPELINES.names()`. By default, the default of the environment.
     - `options`: options of the environment.
@@ -34,7 +36,7 @@ def make(
     """
     known = "`eqsim.ENVS.names()` lists all names."
     check_type("name", name, str, "the name of an environment", known)
-    env = ENVS.get(name)
+    env = import_env(name) if is_import_path(name) else ENVS.get(name)
     chosen: Any = pipeline
     if isinstance(pipeline, str):
         chosen = PIPELINES.get(pipeline)()
@@ -51,7 +53,13 @@ def make(
     if chosen is not None:
         options["pipeline"] = chosen
     _check_options(name, env, options)
-    return env(**options)
+    made = env(**options)
+    if not isinstance(made, AbstractEnv):
+        raise TypeError(
+            f"{name!r} must be a class derived from `eqsim.AbstractEnv`, or a function that "
+            f"returns an environment, but makes an object of type `{type(made).__name__}`."
+        )
+    return made
 
 
 def _check_options(name: str, env: Callable, options: dict[str, Any]) -> None:

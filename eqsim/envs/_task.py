@@ -5,7 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
 from .._errors import check_count, check_type
 from .._keys import check_key
@@ -21,9 +21,10 @@ _FROM_RESET = "Pass the first of the two values that `reset` or `step` returned.
 class AbstractTask(AbstractEnv):
     """A task: a robot, a pipeline, observations, rewards and a termination condition.
 
-    Subclasses implement `initial`, `observe`, `rewards` and `terminated`; `reset` and
-    `step` are implemented here. A control step takes `frame_skip` time steps of
-    `sys.dt`, in every pipeline. The state is the state of the robot.
+    Subclasses have the fields `sys`, `pipeline` and `frame_skip`, and implement `initial`,
+    `observe`, `rewards` and `terminated`; `reset` and `step` are implemented here. A
+    control step takes `frame_skip` time steps of `sys.dt`, in every pipeline. The state is
+    the state of the robot. Time limits are those of `TimeLimit`, not of the task.
     """
 
     frame_skip: eqx.AbstractVar[int]
@@ -38,8 +39,9 @@ class AbstractTask(AbstractEnv):
     @abc.abstractmethod
     def observe(
         self, state: State, action: Float[Array, " nu"]
-    ) -> Float[Array, " nobs"]:
-        """Compute the observation of a state.
+    ) -> PyTree[Shaped[Array, "..."]]:
+        """Compute the observation of a state: a vector, or a dictionary of vectors and
+        images (height, width, channels).
 
         **Arguments:**
 
@@ -50,7 +52,8 @@ class AbstractTask(AbstractEnv):
     def rewards(
         self, state: State, action: Float[Array, " nu"], new: State
     ) -> dict[str, Float[Array, ""]]:
-        """Compute the reward terms of the transition from `state` to `new`."""
+        """Compute the reward terms of the transition from `state` to `new`, by name. The
+        reward is their sum."""
 
     @abc.abstractmethod
     def terminated(self, state: State) -> Bool[Array, ""]:

@@ -220,6 +220,29 @@ def test_what_differs_is_named(written):
     assert "count" not in str(error.value)
 
 
+def test_another_precision_is_named(tmp_path):
+    """A checkpoint in single precision loads in single precision, also in a process that
+    has double precision."""
+    path, draw = (
+        tmp_path / "single.ckpt",
+        lambda: {"w": jnp.arange(3.0), "n": jr.key(0)},
+    )
+    with jax.enable_x64(False):
+        save_checkpoint(path, draw())
+    with pytest.raises(
+        CheckpointError, match=r"in single precision.*has double.*is on"
+    ) as e:
+        load_checkpoint(path, eqx.filter_eval_shape(draw))
+    assert "with jax.enable_x64(False):" in str(e.value)
+    with jax.enable_x64(False):
+        found, _ = load_checkpoint(path, eqx.filter_eval_shape(draw))
+    assert found["w"].dtype == jnp.float32 and bits(found) != bits(draw())
+    save_checkpoint(path, draw())
+    with jax.enable_x64(False), pytest.raises(CheckpointError, match="is off") as e:
+        load_checkpoint(path, eqx.filter_eval_shape(draw))
+    assert "in double precision" in str(e.value) and "enable_x64(True)" in str(e.value)
+
+
 def test_full_disk_keeps_the_old_file(tmp_path):
     """A limit of the size of files is what a full disk is to the process."""
     resource = pytest.importorskip("resource", reason="Windows has no such limit")

@@ -77,6 +77,22 @@ def test_statistics():
     assert single.mean() == returns[0, 0] and np.isnan(single.error())
 
 
+def test_a_single_member_is_a_number():
+    """Also with the axis of members that evaluations during training have."""
+    returns, lengths = np.array([[1.0, 2.0, 6.0]]), np.full((1, 3), 4)
+    found = Evaluation(returns, lengths, lengths > 0)
+    assert float(found.mean()) == 3.0 and found.mean()[0] == 3.0
+    assert f"{found.mean():.1f} {found.length():.0f}" == "3.0 4"
+    assert float(found.deviation()) == np.std(returns, ddof=1)
+    assert np.isfinite(float(found.error()))
+    assert float(Evaluation(returns[0], lengths[0], lengths[0] > 0).mean()) == 3.0
+    pair = np.tile(returns, (2, 1)), np.tile(lengths, (2, 1))
+    two = Evaluation(*pair, pair[1] > 0)
+    with pytest.raises(TypeError, match=r"2 members.*`evaluation.mean\(\)\[0\]`"):
+        float(two.mean())
+    assert np.array_equal(two.mean(), [3.0, 3.0]) and str(two.mean()) == "[3. 3.]"
+
+
 @pytest.mark.parametrize(
     "alive, best",
     (

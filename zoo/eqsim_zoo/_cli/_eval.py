@@ -21,12 +21,14 @@ from ..skills._plots import write_skills
 from ..training._evaluate import episode_keys, evaluate_members, Evaluation
 from ..training._video import Episode, run_episode, write_episode
 from ._errors import sentences
+from ._named_env import named_run
 from ._report import group_line, groups, report
 from ._tables import console, evaluation_table, skill_line
 
 
 def evaluate_run(
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")],
+    env: str | None = None,
     episodes: int = 64,
     best: bool = False,
     last: bool = False,
@@ -43,6 +45,7 @@ def evaluate_run(
 
     Args:
         folder: folder of the run.
+        env: name of the environment, or `module:Class`; by default the stored name.
         episodes: number of episodes; at least one per skill.
         best: use the checkpoint with the best evaluation. This is the default, except for
             skills, whose quality does not show in the reward.
@@ -61,16 +64,12 @@ def evaluate_run(
         )
     screen, key = console(quiet=as_json), jax.random.key(seed)
     with sentences(), ThreadPoolExecutor(1) as worker:
-        run = _load(folder, best, last)
+        run = _load(folder, env, best, last)
         # Compiled beside the evaluation.
         first = worker.submit(_episode, run, 0, key) if picture else None
-        found = evaluate_members(
-            run.members,
-            run.state,
-            run.environment(),
-            episode_keys(run.members, lambda _: key, episodes),
-            run.plan.episode_length,
-        )
+        where, length = run.environment(), run.plan.episode_length
+        keys = episode_keys(run.members, lambda _: key, episodes)
+        found = evaluate_members(run.members, run.state, where, keys, length)
     _show(screen, run, found)
     notes = []
     with sentences():
@@ -86,10 +85,11 @@ def evaluate_run(
         print(json.dumps(report(run, found) | {"seed": seed, "skills": notes}))
 
 
-def _load(folder: str, best: bool, last: bool) -> Run:
-    run = load_run(folder, best=_best(folder, best, last))
+def _load(folder: str, env: str | None, best: bool, last: bool) -> Run:
+    given = named_run(folder, env)
+    run = load_run(folder, best=_best(folder, best, last), **given)
     if not best and isinstance(run.members.agent(0), AbstractSkillAgent):
-        run = load_run(folder)
+        run = load_run(folder, **given)
     return run
 
 

@@ -11,6 +11,7 @@ import tyro
 from rich.table import Table
 
 from eqsim import AbstractController, AbstractEnv, agent_policy, CommandError
+from eqsim.envs import is_import_path
 
 from ..data import (
     About,
@@ -21,11 +22,13 @@ from ..data import (
     record,
     save_data,
 )
+from ..runs._config import read_config
 from ..runs._folder import load_run
 from ..runs._recipe import Recipe
 from ..runs._run import BEST, Run
 from ..training._evaluate import evaluate_policy
 from ._errors import sentences
+from ._named_env import named_run
 from ._tables import console, plain_table
 
 
@@ -39,7 +42,7 @@ class Request:
     """The arguments of `eqsim record`."""
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """Name of the environment, for instance `hopper`."""
+    """Name of the environment, for instance `hopper`, or `module:Class`."""
     policy: Annotated[_Several, tyro.conf.arg(metavar="RUN")] = ()
     """Policy: the folder of a run, or `random`, which is the default. May be repeated; the
     policies then record their shares one after the other."""
@@ -157,7 +160,11 @@ def _folders(request: Request) -> list[str]:
 
 
 def _load(request: Request, folder: str) -> Run:
-    return load_run(folder, best=_best(request, folder))
+    stored = read_config(pathlib.Path(folder))["recipe"]
+    # `ENV` of the command names an environment that the run does not store.
+    needed = stored is None or is_import_path(stored["env"])
+    given = named_run(folder, request.env if needed else None)
+    return load_run(folder, best=_best(request, folder), **given)
 
 
 def _best(request: Request, folder: str) -> bool:
@@ -169,22 +176,20 @@ def _recipe(request: Request, runs: dict[str, Run]) -> Recipe:
     """Return the recipe of the environment, which all runs must share."""
     if not runs:
         return Recipe("", request.env, pipeline=request.pipeline)
-    wanted, recipe = {"env": request.env}, None
+    wanted, recipe = {"env": request.env}, Recipe("", request.env)
     if request.pipeline is not None:
         wanted["pipeline"] = request.pipeline
     for folder, run in runs.items():
-        assert run.recipe is not None
+        recipe = run.recipe or Recipe("", request.env, pipeline=request.pipeline)
         for name, value in wanted.items():
-            own = vars(run.recipe)[name]
+            own = vars(recipe)[name]
             if own != value:
                 raise ValueError(
                     f"The run in {folder!r} was trained with {name} {own!r}, not with "
                     f"{value!r}. All recorded policies must have the same settings."
                 )
         names = "env", "pipeline", "options", "randomize", "skills"
-        recipe = run.recipe
         wanted = {name: vars(recipe)[name] for name in names}
-    assert recipe is not None
     return recipe
 
 

@@ -20,7 +20,7 @@ class Request:
     agent: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="AGENT")]
     """Name of the agent, for instance `ppo`."""
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """Name of the environment, for instance `ant`."""
+    """Name of the environment, for instance `ant`, or `module:Class`."""
     preset: str | None = None
     """Name of an alternative preset, for instance `qdax`."""
     steps: float | None = None

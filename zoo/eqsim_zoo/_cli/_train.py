@@ -12,6 +12,7 @@ from rich.console import Console
 
 import eqsim
 from eqsim import AbstractAgent, AbstractOnlineAgent, CommandError
+from eqsim.envs import is_import_path
 
 from ..agents._skill_agent import AbstractSkillAgent
 from ..runs import Plan, RunFolder
@@ -25,6 +26,7 @@ from ..training._evaluate import Evaluation
 from ..training._result import Interrupted, Result, Terminated
 from ..training._train import resume, train
 from ._errors import sentences
+from ._named_env import named_run
 from ._request import Logger, Names, Request
 from ._tables import console, evaluation_table
 
@@ -57,7 +59,8 @@ def run_training(request: Request, fields: dict[str, Any]) -> None:
             request.evaluations,
             request.episodes,
         )
-        with _interruptible(screen):
+        own = request.env if is_import_path(request.env) else None
+        with _interruptible(screen, own):
             result = train(
                 agents,
                 env if data is None else data,
@@ -72,6 +75,7 @@ def run_training(request: Request, fields: dict[str, Any]) -> None:
 
 def resume_run(
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")],
+    env: str | None = None,
     steps: float = 0.0,
     logger: Logger | None = None,
     video: int = 0,
@@ -80,16 +84,22 @@ def resume_run(
 
     Args:
         folder: folder of the run.
+        env: name of the environment, or `module:Class`; by default the stored name.
         steps: number of control steps to add to the plan.
         logger: logger besides the files.
         video: write an animation of an episode at every n-th evaluation; 0 for none.
     """
     screen = console()
-    with sentences(), _interruptible(screen):
+    with sentences(), _interruptible(screen, env):
         if steps:
             _note_annealing(screen, read_config(pathlib.Path(folder)), steps)
-        told = _callbacks(video, logger, folder)
-        result = resume(folder, more_steps=steps, callbacks=told, progress=True)
+        result = resume(
+            folder,
+            more_steps=steps,
+            callbacks=_callbacks(video, logger, folder),
+            progress=True,
+            **named_run(folder, env),
+        )
     _end(screen, result)
 
 
@@ -132,7 +142,9 @@ def _recipe(
         ("agent", request.agent, eqsim.AGENTS),
         ("environment", request.env, eqsim.ENVS),
     ):
-        if name not in {*registry.names(), *registry.plugins(), *registry.hidden()}:
+        known = {*registry.names(), *registry.plugins(), *registry.hidden()}
+        own = registry is eqsim.ENVS and is_import_path(name)
+        if name not in known and not own:
             raise ValueError(unknown(f"There is no {what}", name, registry.names()))
     names = Names(request.agent, request.env, request.preset, request.data)
     preset, agent, learner = preset_agent(names, request.steps)
@@ -220,9 +232,15 @@ def _callbacks(
 
 
 @contextlib.contextmanager
-def _interruptible(screen: Console) -> Iterator[None]:
+def _interruptible(screen: Console, env: str | None) -> Iterator[None]:
     """End the process at the second Ctrl-C; files stay complete. After the first one, or
-    SIGTERM, say how to resume."""
+    SIGTERM, say how to resume.
+
+    **Arguments:**
+
+    - `env`: environment that the user must name to resume; None for the stored one.
+    """
+    option = "" if env is None else f" --env {env}"
     before: Any = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield
@@ -230,7 +248,7 @@ def _interruptible(screen: Console) -> Iterator[None]:
         done = error.result.counters
         screen.print(
             f"Stopped after turn {done.turn}, {done.steps:,} steps. Resume with `eqsim "
-            f"resume {error.result.folder}`."
+            f"resume {error.result.folder}{option}`."
         )
         number = signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT
         raise SystemExit(128 + number) from None

@@ -115,9 +115,10 @@ def _of_frames(arrays: Mapping[str, np.ndarray], names: set[str]) -> Steps:
 def _of_rollout(arrays: Mapping[str, np.ndarray]) -> Steps:
     names = "observations", "actions", "rewards", "next_observations"
     flags = {name: arrays[name] for name in ("terminated", "truncated", "valid")}
-    given = {name: arrays[name] for name in names} | flags
+    given = {name: nested(name, arrays) for name in names} | flags
     shape = flags["valid"].shape
-    for name, x in given.items():
+    arrays = {name: x for name, x in arrays.items() if name.split("/")[0] in given}
+    for name, x in arrays.items():
         if len(shape) != 2 or x.shape[:2] != shape:
             raise ValueError(
                 f"`{name}` has shape {x.shape}; expected the axes (environment, step) of "

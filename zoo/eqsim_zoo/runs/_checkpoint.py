@@ -194,6 +194,26 @@ def _without_keys(tree: Any) -> Any:
     return jtu.tree_map(plain, tree)
 
 
+def _check_precision(
+    path: pathlib.Path, found: dict[str, Leaf], wanted: dict[str, Leaf]
+) -> None:
+    """Raise `CheckpointError` if a file and an agent differ in nothing but precision."""
+    single = lambda leaf: (leaf.shape, leaf.dtype.replace("64", "32"))
+    if {k: single(x) for k, x in found.items()} != {
+        k: single(x) for k, x in wanted.items()
+    }:
+        return
+    floats = {found[k].dtype for k in found if found[k].dtype != wanted[k].dtype}
+    double = any(dtype.endswith("64") for dtype in floats)
+    one, two = ("double", "single") if double else ("single", "double")
+    raise CheckpointError(
+        f"{str(path)!r} was written in {one} precision, but the agent here has {two} "
+        f"precision: `jax_enable_x64` is {'off' if double else 'on'}. Load it with `with "
+        f"jax.enable_x64({double}):` around `load_run` and `make`, or set "
+        "`jax_enable_x64` as in the run."
+    )
+
+
 def _check_fits(path: pathlib.Path, stored: list[Leaf], like: Any) -> set[str]:
     """Return the paths of the arrays of `like`, if those of a file fit."""
     wanted = {leaf.path: leaf for leaf in _leaves(like)}
@@ -208,6 +228,7 @@ def _check_fits(path: pathlib.Path, stored: list[Leaf], like: Any) -> set[str]:
             lines.append(f"  {name}: {one} in the file, {two} in the agent")
     if not lines:
         return {*wanted}
+    _check_precision(path, found, wanted)
     shown = lines[:10] + ([f"  and {len(lines) - 10} more"] if len(lines) > 10 else [])
     raise CheckpointError(
         f"{str(path)!r} does not fit the agent in this environment:\n"

@@ -22,7 +22,7 @@ from ._config import (
 from ._environment import warn_if_different
 from ._members import agents_given, members_of
 from ._plan import Plan
-from ._recipe import recipe_from_json
+from ._recipe import check_not_imported, recipe_from_json
 from ._recorded import as_learner, Recorded
 from ._run import BEST, CONFIG, LAST, Run, VIDEOS
 
@@ -109,7 +109,9 @@ def open_run(
             "it was started."
         )
     agents = recipe.agents() if agent is None and recipe is not None else agent
-    env = recipe.environment() if env is None and recipe is not None else env
+    if env is None and recipe is not None:
+        check_not_imported(folder, recipe)
+        env = recipe.environment()
     if agents is None:
         raise ValueError(
             f"The run in {str(folder)!r} has no recipe. Pass the `agent` with which it was "

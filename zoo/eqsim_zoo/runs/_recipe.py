@@ -13,6 +13,7 @@ from eqsim import (
     DomainRandomization,
     randomize,
 )
+from eqsim.envs import is_import_path
 
 from ..data import Dataset, load_data
 from ._recorded import offline_maker
@@ -34,7 +35,8 @@ class Recipe:
 
     **Arguments:**
 
-    - `agent`, `env`: names in `eqsim.AGENTS` and `eqsim.ENVS`.
+    - `agent`, `env`: names in `eqsim.AGENTS` and `eqsim.ENVS`; for the environment also
+        `module:object`, see `eqsim.make`.
     - `settings`: fields of the agent by name; others have their defaults.
     - `sweep`: lists of values by field name; all combinations are trained. Only
         array-valued fields can be swept, as all agents share one program.
@@ -116,6 +118,18 @@ class Recipe:
         defaults that change between versions."""
         first = build(self.maker(), self.settings)
         return dataclasses.replace(self, settings=describe(first))
+
+
+def check_not_imported(folder: Any, recipe: Recipe) -> None:
+    """Raise `ValueError` if a recipe that was read from a file names an environment by
+    `module:object`: only names given by the user import a module."""
+    if is_import_path(recipe.env):
+        raise ValueError(
+            f"The run in {str(folder)!r} was trained on {recipe.env!r}. Modules named by "
+            "files are not imported: if you trust this one, pass the environment, on the "
+            f"command line `--env {recipe.env}`, in Python "
+            f"`env=eqsim.make({recipe.env!r})`."
+        )
 
 
 def recipe_from_json(stored: Any) -> Recipe:

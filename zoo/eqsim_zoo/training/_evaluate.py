@@ -28,6 +28,7 @@ from ..agents import AbstractSkillAgent
 from ..blocks import replicate
 from ..blocks._environments import evaluation_env
 from ..runs._members import Members
+from ._per_member import per_member
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +42,9 @@ class Evaluation:
     - `terminated`: true if it ended by itself, and not at the time limit.
     - `diversity`: sum of the intrinsic rewards of each, for agents that learn skills; else
         None.
+
+    Statistics of a single member convert to a number: `float(evaluation.mean())`. Those of
+    several are selected by index, `evaluation.mean()[0]`.
     """
 
     returns: Float[np.ndarray, "*members episodes"]
@@ -50,25 +54,25 @@ class Evaluation:
 
     def mean(self) -> Float[np.ndarray, "*members"]:
         """Return the mean return."""
-        return np.asarray(self.returns.mean(axis=-1))
+        return per_member(self.returns.mean(axis=-1))
 
     def deviation(self) -> Float[np.ndarray, "*members"]:
         """Return the standard deviation of the returns over episodes; NaN for a single
         episode."""
         if self.returns.shape[-1] < 2:
-            return np.full(self.returns.shape[:-1], np.nan)
-        return np.asarray(self.returns.std(axis=-1, ddof=1))
+            return per_member(np.full(self.returns.shape[:-1], np.nan))
+        return per_member(self.returns.std(axis=-1, ddof=1))
 
     def error(self) -> Float[np.ndarray, "*members"]:
         r"""Return half the width of the 95 % confidence interval of the mean return,
         $t_{0.975, n - 1}\, s / \sqrt{n}$; NaN for a single episode."""
         n = self.returns.shape[-1]
         quantile = special.stdtrit(max(n - 1, 1), 0.975)
-        return np.asarray(quantile * self.deviation() / np.sqrt(n))
+        return per_member(quantile * self.deviation() / np.sqrt(n))
 
     def length(self) -> Float[np.ndarray, "*members"]:
         """Return the mean number of control steps."""
-        return np.asarray(self.lengths.mean(axis=-1))
+        return per_member(self.lengths.mean(axis=-1))
 
 
 def evaluate(
