@@ -125,7 +125,9 @@ def test_state_of_random_systems(seed):
 
 
 def test_shapes_of_the_state(sys):
-    with pytest.raises(ValueError, match=r"`q` has shape \(14,\), .* has nq = 12: pass"):
+    with pytest.raises(
+        ValueError, match=r"`q` has shape \(14,\), .* has nq = 12: pass"
+    ):
         check_state(sys, jnp.zeros(14))
     with pytest.raises(ValueError, match=r"`qd` has shape \(\), .* has nv = 10: pass"):
         check_state(sys, qd=jnp.zeros(()))
