@@ -31,7 +31,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 PLUGINS := torchrl mjx dmc adapters gymnasium playground example evosax
 
 .PHONY: help demo test test-all test-plugins test-plugins-all wheels check bench docs docs-tables format clean
-.PHONY: fuzz release oldest newest soak
+.PHONY: fuzz situations release oldest newest soak
 
 help:
 	@echo "make demo             install, then run the demonstration, which also trains; results in out/demo"
@@ -44,6 +44,7 @@ help:
 	@echo "make oldest           nightly: tests with the oldest dependencies that pyproject.toml allows"
 	@echo "make newest           nightly: tests with the newest dependencies; PYTHON=python3.13 and WITHOUT=NAMES choose"
 	@echo "make fuzz             run 100,000 generated inputs; FUZZ=1000000 and FUZZ_FIRST=0 choose others"
+	@echo "make situations       nightly: 240 situations in which users stumble; SEED=1 chooses others"
 	@echo "make soak             nightly: SOAK minutes of steps, and training that is interrupted; numbers in out/soak"
 	@echo "make bench            install the peers, then run the benchmarks; results in out/bench"
 	@echo "make docs             install, then build the site of the documentation; results in out/site"
@@ -133,6 +134,10 @@ FUZZ_FIRST ?= 0
 fuzz: $(TOOLS)
 	EQSIM_FUZZ=$(FUZZ) EQSIM_FUZZ_FIRST=$(FUZZ_FIRST) $(BIN)/pytest -q -n $(WORKERS) \
 	  --dist worksteal tests/fuzz
+
+SEED ?= 0
+situations: $(TOOLS)
+	$(BIN)/python tests/situations --count 240 --seed $(SEED)
 
 # Minutes of steps, and number of interruptions.
 SOAK ?= 60

@@ -11,7 +11,7 @@ from eqsim import AbstractPipeline, ResetOptions, State, System, Timestep
 from eqsim.bridges import check_key
 from eqsim.envs import check_action
 from eqsim.kinematics import forward
-from eqsim.spatial import safe_sqrt
+from eqsim.spatial import clamp, safe_sqrt
 from eqsim.wrappers import AbstractWrapper, Lifetime
 
 from ._models import point_mass_model
@@ -139,7 +139,7 @@ class RandomGains(AbstractWrapper):
     ) -> tuple[GainsState, Timestep]:
         check_action(self, action)
         low, high = self.action_range.astype(action.dtype).T
-        push = jnp.clip(action, low, high) @ state.gains.astype(action.dtype)
+        push = clamp(action, low, high) @ state.gains.astype(action.dtype)
         new = self.env.transition(state.inner, push)
         terms = self.env.rewards(state.inner, action, new)
         timestep = Timestep(

@@ -8,7 +8,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractPipeline, State, System
-from eqsim.spatial import multiply
+from eqsim.spatial import multiply, positive_part
 
 from ._commands import Commands
 from ._go1_reading import go1_model, Go1Reading, read_go1
@@ -285,7 +285,7 @@ class Go1Joystick(AbstractPlaygroundTask):
         }
         terms = weighted(self.weights, values, self.dt)
         total = jnp.sum(jnp.stack(list(terms.values())))
-        return {**terms, "clip": jnp.maximum(-total, 0.0)}
+        return {**terms, "clip": positive_part(-total)}
 
 
 def go1_joystick_flat(**options: Any) -> Go1Joystick:

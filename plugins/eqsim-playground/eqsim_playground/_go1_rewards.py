@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from eqsim.spatial import safe_sqrt
+from eqsim.spatial import positive_part, safe_sqrt
 
 from ._go1_reading import Go1Reading
 from ._task import number
@@ -80,7 +80,7 @@ def posture(
     """Compute the terms of joint angles; `limits` are the soft limits, rad."""
     weight = jnp.tile(jnp.asarray([1.0, 1.0, 0.1], angles.dtype), 4)
     off, (low, high) = angles - default, limits.T
-    beyond = jnp.maximum(low - angles, 0.0) + jnp.maximum(angles - high, 0.0)
+    beyond = positive_part(low - angles) + positive_part(angles - high)
     return {
         "dof_pos_limits": jnp.sum(beyond),
         "pose": jnp.exp(-jnp.sum(weight * off**2)),

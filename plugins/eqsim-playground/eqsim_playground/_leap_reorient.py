@@ -8,7 +8,14 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from eqsim import AbstractPipeline, set_mocap, State, System
-from eqsim.spatial import exponential, multiply, quaternion_matrix, safe_sqrt, Vec3
+from eqsim.spatial import (
+    clamp,
+    exponential,
+    multiply,
+    quaternion_matrix,
+    safe_sqrt,
+    Vec3,
+)
 
 from ._leap_hand import (
     default_pose,
@@ -181,7 +188,7 @@ class LeapReorient(AbstractPlaygroundTask):
         """Take one control step."""
         key, key_noise, key_goal = jr.split(state.key, 3)
         low, high = self.sys.actuators.ctrl_range.T
-        ctrl = jnp.clip(state.ctrl + self.action_scale * action, low, high)
+        ctrl = clamp(state.ctrl + self.action_scale * action, low, high)
         sys = self._with(state.goal)
         robot = hold(self, state.robot, ctrl, sys=sys)
         seen = read_leap(self.pipeline, sys, robot, ctrl)

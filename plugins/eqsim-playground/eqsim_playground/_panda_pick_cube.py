@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from eqsim import AbstractPipeline, State, System
 from eqsim.kinematics import forward, site_poses
-from eqsim.spatial import quaternion_matrix, safe_sqrt
+from eqsim.spatial import clamp, quaternion_matrix, safe_sqrt
 
 from ._models import edited_model, menagerie_file
 from ._task import (
@@ -167,7 +167,7 @@ class PandaPickCube(AbstractPlaygroundTask):
     ) -> tuple[PickState, Observation, dict[str, Float[Array, ""]], Bool[Array, ""]]:
         """Take one control step."""
         low, high = self.sys.actuators.ctrl_range.T
-        ctrl = jnp.clip(state.ctrl + self.action_scale * action, low, high)
+        ctrl = clamp(state.ctrl + self.action_scale * action, low, high)
         robot = hold(self, state.robot, ctrl)
         box, gripper = self._box(robot)[0], self._gripper(robot)[0]
         away = safe_sqrt(jnp.sum((box - gripper) ** 2))

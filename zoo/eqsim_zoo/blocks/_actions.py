@@ -9,6 +9,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from eqsim import AbstractEnv
+from eqsim.spatial import clamp
 from eqsim.wrappers import AbstractConversion, check_scalable
 
 
@@ -37,7 +38,7 @@ def squash(bounds: Float[Array, "nu 2"], u: Float[Array, " nu"]) -> Float[Array,
     scaled = _scaled(
         jnp.where(both, low, -1.0), jnp.where(both, high, 1.0), jnp.tanh(u)
     )
-    return jnp.where(both, scaled, jnp.clip(u, low, high))
+    return jnp.where(both, scaled, clamp(u, low, high))
 
 
 def scale(
