@@ -214,6 +214,8 @@ def _reached(problem, theta, starts, bounds, solver, noise, floor, told):
         moved, wider = _further(problem, now, bounds)
         if np.array_equal(wider, bounds):
             break
+        if not np.isfinite(iterate_at(problem, moved, now.starts, 0).cost):
+            break  # The simulation fails there.
         other, new, reached = _fitted(problem, moved, now.starts, wider, *args)
         gain = now.cost - iterate_at(problem, new.theta, new.starts, 0).cost
         new = new._replace(steps=now.steps + new.steps)

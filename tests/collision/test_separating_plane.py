@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import examples
 from hypothesis import given, settings, strategies as st
 
 import eqsim
@@ -145,7 +146,7 @@ KINDS = [
     st.sampled_from(KINDS),
     st.sampled_from(["same", "scaled", "moved"]),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_shapes_with_a_plane_are_apart(seed, kinds, how):
     """Where a plane is found, no points of the shapes are nearer than the margin; where
     spheres about the shapes are apart, a plane is found."""

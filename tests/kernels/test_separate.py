@@ -149,6 +149,8 @@ def test_damaged_code_is_compiled_again(place, getkey, monkeypatch):
     assert all(np.array_equal(*pair) for pair in pairs)
 
 
+# Kernels beside XLA: other tests do so with smaller programs.
+@pytest.mark.slow
 def test_kernels_off(monkeypatch, getkey):
     key, sys = getkey(), robot("capsule")
     on = rollout(sys, key)

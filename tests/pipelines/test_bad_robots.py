@@ -124,6 +124,8 @@ def check(text, spoil):
     return bad, finite
 
 
+# Compiles a large program; `make test-all` runs it.
+@pytest.mark.slow
 def test_thousands_of_touching_pairs():
     """All contacts act, those with rows in the report are the deepest, and the number of
     all is reported."""

@@ -224,5 +224,5 @@ class EqsimVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarr
 def _limit(steps: int | None) -> np.ndarray | None:
     if steps is None or steps == -1:
         return None
-    check_count("max_episode_steps", steps, or_none="no limit")
+    check_count("max_episode_steps", steps, or_none="no limit, as -1")
     return np.asarray(steps, np.int32)
