@@ -2,6 +2,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -20,10 +21,14 @@ class TimeLimitState(eqx.Module):
 
 
 def _as_count(n: Any) -> Any:
-    """Convert an integer, or a batch of integers, to an array."""
-    if isinstance(n, bool | int | float | str | np.generic):
+    """Convert an integer to an array; arrays of integers are returned unchanged."""
+    if not isinstance(n, jax.Array | np.ndarray):
         check_count("TimeLimit.length", n)
         return jnp.asarray(n, jnp.int32)
+    if not jnp.issubdtype(n.dtype, jnp.integer):
+        raise ValueError(
+            f"`TimeLimit.length` must be an integer of at least 1, got {n}."
+        )
     return n
 
 
