@@ -27,7 +27,7 @@ def members(rng) -> None:
     """Each member is the run of its agent with its seed."""
     name, seed = str(rng.choice(["ppo", "es", "ars"])), int(rng.integers(1000))
     seeds, pool = int(rng.integers(2, 4)), int(rng.choice([0, 8]))
-    agent, env = AGENTS[name], probes.point_mass()
+    agent, env = AGENTS[name], Rail()  # Its initial states are random.
     plan = {"steps": 600, "pool_size": pool} | SHORT
     every = train(agent, env, Plan(seed=seed, num_seeds=seeds, **plan))
     member = int(rng.integers(seeds))
