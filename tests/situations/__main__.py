@@ -15,16 +15,17 @@ import time
 import traceback
 import warnings
 
+import jax
+import numpy as np
 
-FOLDER = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
 
-import jax  # noqa: E402
-import numpy as np  # noqa: E402
+TESTS = pathlib.Path(__file__).resolve().parents[1]
 
 
 def kinds():
-    """Laws by name, and how often each is drawn: slow ones rarely."""
+    """Return laws by name, and how often each is drawn: slow ones rarely."""
+    # The tests whose cases and helpers they use.
+    sys.path += [str(TESTS), str(TESTS / "pipelines")]
     import arguments
     import derivatives
     import runs

@@ -157,7 +157,7 @@ def batch_of_observations(rng) -> None:
     agent, state = AGENTS[name], _usual(name)
     batch = tuple(int(n) for n in rng.integers(0, 4, rng.integers(4)))
     obs = rng.normal(size=(*batch, 4)) * 10.0 ** rng.integers(-2, 3)
-    given = {"obs": jnp.asarray, "numpy": np.asarray}[str(rng.choice(["obs", "numpy"]))]
+    given = (jnp.asarray, np.asarray)[rng.integers(2)]
     key = jr.key(int(rng.integers(99))) if rng.random() < 0.5 else None
     found = agent.act(state, given(obs), key=key)
     assert found.shape == (*batch, 2), (name, batch, found.shape)

@@ -92,3 +92,14 @@ def test_check_bounded(half_limited):
         )
     eqx.filter_jit(lambda env: check_action_bounds(PPO(), env))(Rail(2))
     eqx.filter_jit(lambda env: check_action_bounds(PPO(), env))(probes.action_reward())
+
+
+@pytest.mark.parametrize("at", (-1.0, 2.0))
+def test_squash_at_a_bound(at):
+    """The derivative of a clipped action is that of the inside, in both modes."""
+    bounds = jnp.array([[-1.0, jnp.inf], [-jnp.inf, 2.0]])
+    clipped = lambda u: squash(bounds, u)[0 if at < 0 else 1]
+    u = jnp.full(2, at)
+    for derivative in (jax.jacfwd, jax.jacrev):
+        found = derivative(clipped)(u)
+        assert np.array_equal(found, np.eye(2)[0 if at < 0 else 1])

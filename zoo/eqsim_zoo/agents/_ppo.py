@@ -43,7 +43,6 @@ from ..blocks import (
     Transition,
     update_statistics,
 )
-from ..blocks._actions import check_squashed
 from ..vision import AbstractEncodingAgent
 from ._proximal import AbstractProximalAgent
 
@@ -119,10 +118,7 @@ class PPO(AbstractProximalAgent, AbstractEncodingAgent):
         check_num_levels(self)
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> PPOState:
-        if self.levels:
-            check_action_bounds(self, env)
-        else:
-            check_squashed(self, env)
+        check_action_bounds(self, env, unlimited=not self.levels)
         check_divisible(self, "num_envs")
         key, *keys, key_envs = jr.split(key, 4)
         running = reset_envs(self, env, key_envs, self.num_envs)

@@ -17,6 +17,7 @@ from ..blocks import (
     acts_on_batches,
     add_steps,
     cast_floats,
+    check_action_bounds,
     check_divisible,
     check_positive,
     clipped_policy_loss,
@@ -37,7 +38,6 @@ from ..blocks import (
     Transition,
     update_statistics,
 )
-from ..blocks._actions import check_squashed
 from ..blocks.recurrent import (
     RecurrentActor,
     RecurrentActorCritic,
@@ -126,7 +126,7 @@ class RecurrentPPO(
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> RecurrentPPOState:
         check_divisible(self, "num_envs")
-        check_squashed(self, env)
+        check_action_bounds(self, env, unlimited=True)
         key, key_policy, key_value, key_envs = jr.split(key, 4)
         running = reset_envs(self, env, key_envs, self.num_envs)
         obs, dtype = jtu.tree_map(lambda x: x[0], running.obs), running.last.dtype

@@ -63,31 +63,32 @@ def _scaled(low, high, action):
     return low + 0.5 * (action + 1.0) * (high - low)
 
 
-def check_squashed(agent: eqx.Module, env: AbstractEnv) -> None:
-    """Raise `ValueError` unless `Squash` can scale to the action range, whose bounds may be
-    infinite."""
-    check_scalable(type(agent).__name__, env, unlimited=True)
+def check_action_bounds(
+    agent: eqx.Module, env: AbstractEnv, *, unlimited: bool = False
+) -> None:
+    """Raise `ValueError` unless an agent can scale its actions to the action range, see
+    `check_scalable`.
 
+    **Arguments:**
 
-def check_action_bounds(agent: eqx.Module, env: AbstractEnv) -> None:
-    """Raise `ValueError` unless the action range is finite and not empty, see
-    `check_scalable`."""
+    - `unlimited`: True to accept infinite bounds, as `Squash` does.
+    """
     name, bounds = type(agent).__name__, env.action_range
     hint = (
         ", or use an agent that supports unbounded actions, such as `PPO` without "
         "`levels`"
     )
-    check_scalable(name, env, hint)
-    if not isinstance(bounds, Tracer):
+    check_scalable(name, env, "" if unlimited else hint, unlimited=unlimited)
+    if unlimited or not isinstance(bounds, Tracer):
         return
     bounds = _without_numbers(env)
     if isinstance(bounds, Tracer):
         return
     for k in np.flatnonzero(~np.all(np.isfinite(bounds), axis=1)):
         raise ValueError(
-            f"`{name}` scales actions, which needs a finite range of positive width, but actuator "
-            f"{env.sys.actuators.ctrl_names[k]!r} has no limits. Limit it in the model "
-            f"(`ctrlrange`){hint}."
+            f"`{name}` scales actions, which needs a finite range of positive width, but "
+            f"actuator {env.sys.actuators.ctrl_names[k]!r} has no limits. Limit it in the "
+            f"model (`ctrlrange`){hint}."
         )
 
 

@@ -93,8 +93,8 @@ class Counters(NamedTuple):
     - `evaluated`: mean return of each member in the last evaluation.
     - `failed`: members with non-finite values, with the reason and the turn.
     - `exempt`: leaves of the state that were not finite before the first turn.
-    - `streaks`: for each member, the number of last iterations in which at least half of
-        the updates were not finite.
+    - `streaks`: number of last iterations of each member in which at least half of the
+        updates were not finite.
     """
 
     turn: int = 0
