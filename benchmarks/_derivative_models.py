@@ -2,7 +2,7 @@
 
 import re
 
-from eqsim.model._pairs import touching_kinds
+from eqsim.model.pairs import touching_kinds
 
 
 # Spheres with every contact dimension on a floor that has none of its own; the last one

@@ -28,18 +28,17 @@ from . import (
     viewer as viewer,
     wrappers as wrappers,
 )
-from ._agent import (
-    AbstractAgent as AbstractAgent,
-    AbstractOnlineAgent as AbstractOnlineAgent,
-    AbstractRecurrentAgent as AbstractRecurrentAgent,
-    agent_policy as agent_policy,
-)
-from ._controller import AbstractController as AbstractController
-from ._diagnose import diagnose as diagnose, Diagnosis as Diagnosis
 from ._discovery import PluginWarning as PluginWarning
 from ._errors import CommandError as CommandError, RESULTS as RESULTS
 from ._handshake import API_VERSION as API_VERSION
 from ._loops import scan as scan
+from ._policies import (
+    AbstractAgent as AbstractAgent,
+    AbstractController as AbstractController,
+    AbstractOnlineAgent as AbstractOnlineAgent,
+    AbstractRecurrentAgent as AbstractRecurrentAgent,
+    agent_policy as agent_policy,
+)
 from ._registry import (
     AGENTS as AGENTS,
     DynamicCommand as DynamicCommand,
@@ -49,6 +48,8 @@ from ._registry import (
 )
 from ._rollout import rollout as rollout
 from ._trajectory import (
+    diagnose as diagnose,
+    Diagnosis as Diagnosis,
     Episodes as Episodes,
     episodes as episodes,
     Trajectory as Trajectory,

@@ -31,7 +31,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun, Primitive
 from jax.interpreters import ad, batching, mlir
 
 from . import _kernels as kernels
-from ._calls import (
+from ._primitive import (
     AbstractPattern,
     AbstractPatterned,
     batch_shape,
@@ -42,6 +42,7 @@ from ._calls import (
     Known,
     known_values,
     output,
+    partitioned,
     Pattern,
     Primal,
     rows_together,
@@ -51,7 +52,6 @@ from ._calls import (
     traced,
     with_pattern,
 )
-from ._partitioning import partitioned
 
 
 def batch_last(fn: Callable) -> Callable:

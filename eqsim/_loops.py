@@ -11,8 +11,8 @@ import jax.tree_util as jtu
 from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, Literal
 
-from ._calls import are_rows_together
 from ._errors import check_count
+from ._primitive import are_rows_together
 
 
 def scan(

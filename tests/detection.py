@@ -1,10 +1,10 @@
 """Contact points of a robot, from its coordinates."""
 
 from eqsim.collision import contact_plan, detect, geom_frames
-from eqsim.kinematics._forward import frames, kinematics
+from eqsim.kinematics.link_motion import frames, kinematics
 from eqsim.model import tree
 from eqsim.spatial import Vec3
-from eqsim.spatial._vector import stack
+from eqsim.spatial.vectors import stack
 
 
 def points_of(sys, q):

@@ -6,10 +6,10 @@ import numpy as np
 
 from eqsim import dynamics, kinematics
 from eqsim._batching import batch_last
-from eqsim.dynamics._articulated import node_bodies
-from eqsim.dynamics._weights import inverse_weights
+from eqsim.dynamics.articulated import node_bodies
+from eqsim.dynamics.weights import inverse_weights
 from eqsim.io import write_mjcf
-from eqsim.kinematics._forward import frames
+from eqsim.kinematics.link_motion import frames
 from eqsim.model import random_configuration, random_system, tree
 
 

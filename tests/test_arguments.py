@@ -14,8 +14,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from eqsim._errors import check_type
-from eqsim._keys import check_key
+from eqsim._errors import check_key, check_type
 
 
 TESTS = pathlib.Path(__file__).parent

@@ -8,8 +8,8 @@ import pytest
 
 from eqsim import _kernels as kernels
 from eqsim._batching import batch_last
-from eqsim._calls import rows_together
-from eqsim._each import each
+from eqsim._lists import each
+from eqsim._primitive import rows_together
 
 
 SIZE, CAPACITY = 10, 20

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from eqsim._lanes import for_lanes, lanes_per_chunk, where_needed
+from eqsim._lists import for_lanes, lanes_per_chunk, where_needed
 
 
 CAPACITY = 5
@@ -67,7 +67,7 @@ def test_lists(batch, size):
 
 @pytest.mark.parametrize("share", (0.0, 0.3, 1.0))
 def test_where_needed(share, monkeypatch):
-    monkeypatch.setattr("eqsim._lanes.MOST_IN_NEED", 3)
+    monkeypatch.setattr("eqsim._lists.MOST_IN_NEED", 3)
     rng = np.random.default_rng(1)
     when, x = jnp.asarray(rng.random((1, 20)) < share), jnp.arange(20.0)[None]
     offset = jnp.ones((1, 1))

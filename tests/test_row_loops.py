@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from eqsim._batching import batch_last
-from eqsim._calls import rows_together, signature, traced
 from eqsim._loops import each_row, MAX_GROUP_SIZE
+from eqsim._primitive import rows_together, signature, traced
 
 
 def visit(row):

@@ -7,11 +7,11 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from eqsim import load_mjcf
-from eqsim.collision._sphere_pairs import ball_box
-from eqsim.constraint._joints import ball_rotations
-from eqsim.kinematics._forward import Pose
-from eqsim.kinematics._tendons import _direction
+from eqsim.collision.primitives import ball_box
+from eqsim.constraint.joint_rows import ball_rotations
 from eqsim.kinematics._wrapping import wrap
+from eqsim.kinematics.link_motion import Pose
+from eqsim.kinematics.tendon_paths import _direction
 from eqsim.model import GeomKind
 from eqsim.spatial import Mat3, Vec3
 

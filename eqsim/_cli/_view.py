@@ -11,8 +11,8 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from .._controller import AbstractController
 from .._errors import CommandError
+from .._policies import AbstractController
 from .._registry import RUNS
 from .._rollout import rollout
 from ..envs import AbstractEnv

@@ -1,4 +1,4 @@
-"""Sums over lists whose length differs between lanes, the primitive of `eqsim/_each.py`, and
+"""Sums over lists whose length differs between lanes, the primitive of `eqsim/_lists.py`, and
 their reverse mode.
 
 The way back is a loop over the same rows: a pass computes the function of a row again, and

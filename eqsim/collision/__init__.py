@@ -1,24 +1,22 @@
 """Collision detection: which shapes can touch, and where they do."""
 
-from . import _colliders as _colliders
+from . import narrow_phase as _colliders
 from ._detect import (
     detect as detect,
-    nearest_points as nearest_points,
-    pair_points as pair_points,
-    with_hulls as with_hulls,
-)
-from ._geom_frames import (
     geom_frames as geom_frames,
     GeomFrames as GeomFrames,
+    in_contact as in_contact,
+    nearest_points as nearest_points,
     pair_margins as pair_margins,
+    pair_points as pair_points,
     split_frames as split_frames,
+    with_hulls as with_hulls,
 )
-from ._in_contact import in_contact as in_contact
-from ._list_plan import ListPlan as ListPlan
-from ._pair_lists import list_contacts as list_contacts, Listing as Listing
-from ._plan import (
+from .pair_lists import list_contacts as list_contacts, Listing as Listing
+from .plan import (
     contact_plan as contact_plan,
     ContactPlan as ContactPlan,
+    ListPlan as ListPlan,
     split_plan as split_plan,
 )
-from ._points import ContactPoints as ContactPoints, Point as Point, Shape as Shape
+from .points import ContactPoints as ContactPoints, Point as Point, Shape as Shape

@@ -10,11 +10,11 @@ import numpy as np
 from jax import lax
 
 from ..model import GeomKind, ShapeKind, System
-from ..model._gather import concatenate, put, take, take_or_zero
-from ..model._meshes import REFERENCE_SIZE
-from ..model._shape_kinds import AnyKind
+from ..model.arrays import concatenate, put, take, take_or_zero
+from ..model.kinds import AnyKind
+from ..model.meshes import REFERENCE_SIZE
 from ..spatial import safe_sqrt, Vec3, vec3
-from ._near import half_extents
+from .points import half_extents
 
 
 UNBOUNDED = 1e10

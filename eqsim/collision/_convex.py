@@ -12,17 +12,21 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
-from .._calls import are_rows_together
-from .._lanes import where_needed
-from ..kinematics._forward import Pose
+from .._lists import where_needed
+from .._primitive import are_rows_together
+from ..kinematics.link_motion import Pose
 from ..model import GeomKind
 from ..spatial import safe_sqrt, Vec3
-from ._cores import Core, Corners, Placed
-from ._descent import touching_feature
-from ._penetration import nearest_face
-from ._points import Point, Polygons, Shape, unit
-from ._round import Feature, feature_contact
-from ._separation import combine, Nearest, nearest_triangle, sorted_vertices
+from ._convex_shapes import Core, Corners, Placed
+from ._polytope_distance import (
+    combine,
+    Nearest,
+    nearest_face,
+    nearest_triangle,
+    sorted_vertices,
+)
+from ._round_shapes import Feature, feature_contact, touching_feature
+from .points import Point, Polygons, Shape, unit
 
 
 class ConvexSearch(NamedTuple):

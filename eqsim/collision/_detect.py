@@ -1,28 +1,99 @@
-"""Collision detection: from coordinates to contact points."""
+"""Parts of the shapes of a robot that do not depend on the state."""
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
+from jaxtyping import Array, Bool, Float
 
-from ..kinematics._forward import Kinematics, take_poses
-from ..model import Collider, collider_of, GeomKind, System
-from ..model._gather import concatenate, take
-from ..model._shape_kinds import AnyKind
-from ..spatial import vec3
-from ._geom_frames import GeomFrames
-from ._near import near_points, Reach
-from ._plan import ContactPlan
-from ._points import (
+from .._batching import batch_last, full_batch
+from ..kinematics.link_motion import (
+    Frames,
+    frames,
+    Kinematics,
+    kinematics,
+    Pose,
+    quaternions,
+    take_poses,
+)
+from ..model import check_state, Collider, collider_of, GeomKind, System, tree
+from ..model.arrays import concatenate, take
+from ..model.kinds import AnyKind
+from ..spatial import quaternion_matrix, Vec3, vec3
+from ..spatial.rotations import normalize4
+from ._bounds import shape_extents
+from .pair_lists import list_contacts, list_frames, ListFrames
+from .plan import contact_plan, ContactPlan, split_plan
+from .points import (
     complete,
     ContactPoints,
     Grids,
     hull_tables,
     Hulls,
+    near_points,
+    Reach,
     Shape,
 )
+
+
+class GeomFrames(NamedTuple):
+    """Shapes in the nodes that carry them.
+
+    - `pose`, `size`: frame and sizes of each shape.
+    - `extents`: half sizes of the box about each shape, in its frame; None if the points
+        of no pair are computed only within a margin.
+    - `margin`: distance at which the contact of each pair begins, m; None as well.
+    - `listed`: frames of the shapes of listed pairs; None if no pairs are listed.
+    """
+
+    pose: Pose
+    size: Vec3
+    extents: Vec3 | None
+    margin: Any
+    listed: ListFrames | None = None
+
+
+def geom_frames(
+    sys: System, fixed: Frames, plan: ContactPlan | None = None
+) -> GeomFrames:
+    """Compute the frames of the shapes in the nodes that carry them.
+
+    **Arguments:**
+
+    - `plan`: plan of the pairs that `margin` describes; None: of all pairs.
+    """
+    geoms, plan = sys.geoms, contact_plan(sys) if plan is None else plan
+    rot = quaternion_matrix(normalize4(quaternions(geoms.quat)))
+    pose = take_poses(fixed.link, geoms.links) @ Pose(rot, vec3(geoms.pos))
+    size = vec3(geoms.size)
+    if not any(collider_of(*kinds).has_reach for kinds in plan.kinds):
+        return GeomFrames(pose, size, None, None)
+    return GeomFrames(pose, size, shape_extents(sys), pair_margins(sys, plan))
+
+
+def split_frames(sys: System, fixed: Frames) -> GeomFrames:
+    """Compute the frames of the shapes for the pairs that `split_plan` divides."""
+    plan, listed = split_plan(sys)
+    found = geom_frames(sys, fixed, plan)
+    if listed is None:
+        return found
+    return found._replace(listed=list_frames(sys, listed, found.pose))
+
+
+def pair_margins(sys: System, plan: ContactPlan):
+    """Compute the distance at which the contact of each pair begins, `(npair, *batch)`.
+
+    Margins of the two shapes add up, except for pairs that have one of their own."""
+    mixed = [k for k, pair in enumerate(plan.pairs) if pair[2] < 0]
+    own = [k for k, pair in enumerate(plan.pairs) if pair[2] >= 0]
+    one, two = ([plan.pairs[k][side] for k in mixed] for side in (0, 1))
+    geoms, explicit = sys.geoms.margin, [plan.pairs[k][2] for k in own]
+    found = [take(geoms, one) + take(geoms, two), take(sys.pairs.margin, explicit)]
+    order = sorted(range(len(plan.pairs)), key=[*mixed, *own].__getitem__)
+    return take(concatenate(found), order)
 
 
 # Smoothed contacts act within this number of widths: beyond, their weight is below 1e-17.
@@ -147,3 +218,42 @@ def _points(
     if reach is None:
         reach = Reach(one.size, two.size, jnp.full_like(one.size.x, _EVERYWHERE))
     return near_points(collider, one, two, reach, on_plane)
+
+
+def in_contact(sys: System, q: Float[Array, " nq"]) -> Bool[Array, ""]:
+    """Return whether any two shapes are closer than their margin (MuJoCo: `ncon > 0`).
+
+    For drawing first states without contact. Only collisions are computed. In a
+    `lax.while_loop`, carry the result: under `vmap` a condition is computed twice, and
+    rounding may decide differently where shapes just touch.
+
+    **Arguments:**
+
+    - `sys`: the robot. Pairs of shapes that cannot touch are left out, as in a step.
+    - `q`: coordinates.
+    """
+    check_state(sys, q)
+    if not contact_plan(sys).size:
+        return jnp.zeros((), bool)
+    return _touches(sys, q)
+
+
+def _touches_fn(sys: System, q):
+    (q,) = full_batch((q,), sys)
+    nodes, (plan, listed) = tree(sys), split_plan(sys)
+    fixed = frames(sys, nodes)
+    kin, geoms = kinematics(sys, nodes, fixed, q), split_frames(sys, fixed)
+    touches = jnp.zeros(q.shape[1:], bool)
+    if plan.size:
+        points = detect(sys, plan, geoms, kin)
+        margin = take(pair_margins(sys, plan), plan.point_pairs)
+        touches |= jnp.any(points.valid & (points.dist < margin), axis=0)
+    if listed is not None:
+        assert geoms.listed is not None, "listed pairs have frames"
+        contacts = list_contacts(sys, listed, geoms.listed, kin, None).contacts
+        for own in contacts.values():
+            touches |= own.count > 0
+    return touches
+
+
+_touches = batch_last(_touches_fn)

@@ -1,31 +1,15 @@
-r"""Contact of height fields with convex shapes.
+"""The cells of a height field as triangular prisms, and which of them a shape may touch.
 
-A height field is not convex. As in MuJoCo, it is the union of triangular prisms
-(`_prisms.py`), and each prism that is nearer to a shape than the margin has one contact
-with it, as two convex shapes have.
+A cell is divided along the diagonal from its first corner to the opposite one into a left
+(0) and a right (1) half. Each is a prism between the bottom and a triangle of the surface,
+whose vertices are numbered 0 to 2 at the bottom, and 3 to 5 above:
 
-**How many contacts.** Each possible contact has rows in the constraint solver, so their
-number is static: `HeightFields.capacity` for each pair. MuJoCo's limit is 50 for each
-pair, and more are dropped in the order of the cells. Here, the deepest ones are kept if
-there are more than the capacity, so that what is lost changes the motion least, and the
-points of that pair are marked as crowded: the solver then reports that it has not
-converged. The capacity cannot be computed from the sizes of shape and cells: both are
-arrays, which may differ between environments and change without recompiling. It would also
-be several times the number of contacts on usual terrain.
+    2 ---- 1          ---- 1
+    | 0  /          /   1  |
+    |  /          /        |
+    0            0 ------- 2        x to the right, y up
 
-**Cost.** A search, without derivatives, walks over the cells under the box about a shape,
-skips those that a separating plane rules out, and compares the others by the algorithms of
-two convex shapes. Each environment advances to its next prism that is not ruled out by
-itself, so that a group of environments compares prisms in step. The search returns which
-vertices touch; the contacts are then functions of these vertices, with derivatives. Reverse
-mode does not search again, and the heights that matter are read once for all pairs: what
-a shape costs does not depend on the size of the field. Spheres and capsules, which feet
-mostly are, are compared in closed form (`_prism_distance.py`).
-
-**Where MuJoCo differs.** Its search for the depth of boxes and meshes without a margin ends
-where a vertex of theirs comes back, because vertices of prisms have no numbers
-(`mjc_prism_support`, `epa`): depths are then too small. With a margin they are exact, and
-are equal to those here.
+Source: MuJoCo, `mjc_ConvexHField`.
 """
 
 import functools as ft
@@ -34,30 +18,365 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
+import numpy as np
 from jax import lax
 
 from .._loops import each_row
-from ..kinematics._forward import Pose
+from ..kinematics.link_motion import Pose
 from ..model import Collider, GeomKind
+from ..model.arrays import concatenate, take
 from ..spatial import Vec3
 from ._convex import contact_at, find_touch, Touch
-from ._cores import Core, Corner, pick, Placed
-from ._near import no_points, Reach
-from ._points import complete, ContactPoints, Hulls, Point, Shape
-from ._prism_distance import nearest_of_prism
-from ._prisms import (
-    Bounds,
-    Cell,
-    first_cell,
-    next_prism,
-    Terrain,
-    terrain_of,
-    top_middle,
-    Walk,
+from ._convex_shapes import Core, Corner, pick, Placed
+from ._direction_tables import count_rows, read_rows
+from ._polytope_distance import combine, counted_first, Nearest, triangle_weights
+from ._round_shapes import Feature
+from .points import complete, ContactPoints, Hulls, no_points, Point, Reach, Shape, unit
+
+
+class Cell(NamedTuple):
+    """A half of a cell: row and column of its first corner, and which half, int32."""
+
+    row: Any
+    column: Any
+    half: Any
+
+
+class Terrain(NamedTuple):
+    """Height fields, in their frames, one per pair.
+
+    - `heights`, `start`, `rows`, `columns`: see `Grids`.
+    - `size`: half length along x, half length along y, and base, m.
+    """
+
+    heights: Any
+    start: Any
+    rows: Any
+    columns: Any
+    size: Vec3
+
+    @property
+    def steps(self) -> tuple[Any, Any]:
+        """Distances of neighboring grid points along x and y."""
+        last = lambda count: (count - 1).astype(self.size.x.dtype)
+        return (
+            2.0 * self.size.x / last(self.columns),
+            2.0 * self.size.y / last(self.rows),
+        )
+
+    def corner(self, cell: Cell) -> Vec3:
+        """Return the first corner of cells, at z = 0."""
+        dx, dy = self.steps
+        x = cell.column.astype(dx.dtype) * dx - self.size.x
+        y = cell.row.astype(dy.dtype) * dy - self.size.y
+        return Vec3(x, y, jnp.zeros_like(x + y))
+
+    def vertex(self, cell: Cell, number) -> Vec3:
+        """Return vertices of prisms, relative to the first corners of the cells."""
+        dx, dy = self.steps
+        third, upper = number % 3, number >= 3
+        right = (third == 1) | ((third == 2) & (cell.half == 1))
+        far = (third == 1) | ((third == 2) & (cell.half == 0))
+        row, column = (
+            cell.row + jnp.where(far, 1, 0),
+            cell.column + jnp.where(right, 1, 0),
+        )
+        place = self.start + row * self.columns + column
+        z = jnp.where(upper, read_rows(self.heights, place), -self.size.z)
+        return Vec3(jnp.where(right, dx, 0.0), jnp.where(far, dy, 0.0), z)
+
+
+def terrain_of(shape: Shape) -> Terrain:
+    """Return the terrain of shapes that are height fields."""
+    assert shape.grids is not None, "height fields have grids"
+    return Terrain(*shape.grids, shape.size)
+
+
+class Bounds(NamedTuple):
+    """A shape in the frame of a height field: its pose, and what contains it.
+
+    - `half`: half sizes of a box in the frame of the shape,
+    - `radius`: radius of a ball about each point of that box.
+    - `margin`: distance from which on prisms do not matter.
+    """
+
+    pose: Pose
+    half: Vec3
+    radius: Any
+    margin: Any
+
+    def extent(self, direction: Vec3):
+        """Return how far the shape extends at most along a unit vector."""
+        turned = self.pose.rot.T @ direction
+        along = (jnp.abs(a) * b for a, b in zip(turned, self.half, strict=True))
+        return sum(along, self.radius)
+
+    @property
+    def box(self) -> Vec3:
+        """Half sizes of the box about the shape in the frame of the height field."""
+        zero = jnp.zeros_like(self.radius)
+        one = zero + 1.0
+        axes = Vec3(one, zero, zero), Vec3(zero, one, zero), Vec3(zero, zero, one)
+        return Vec3(*map(self.extent, axes))
+
+
+class Walk(NamedTuple):
+    """A way over the cells under a shape.
+
+    - `cell`: present cell.
+    - `first`: first column, `stop`: row and column behind the last ones.
+    - `going`: true if there are cells left.
+    """
+
+    cell: Cell
+    first: Any
+    stop: tuple[Any, Any]
+    going: Any
+
+
+def first_cell(terrain: Terrain, bounds: Bounds) -> Walk:
+    """Begin a walk over the cells below or above the box about a shape."""
+    box, pos = bounds.box, bounds.pose.pos
+    ranges = []
+    counts, steps = (terrain.columns, terrain.rows), terrain.steps
+    for k, (count, step) in enumerate(zip(counts, steps, strict=True)):
+        low, last = pos[k] - box[k] - bounds.margin, count - 1
+        high = pos[k] + box[k] + bounds.margin
+        place = lambda x, k=k, step=step: (x + terrain.size[k]) / step
+        ranges.append(
+            (_whole(jnp.floor(place(low)), last), _whole(jnp.ceil(place(high)), last))
+        )
+    (left, right), (near, far) = ranges
+    going = (left < right) & (near < far)
+    zero = jnp.zeros_like(left + near)
+    # Cells are read also where there are none to visit.
+    left = jnp.minimum(left, terrain.columns - 2) + zero
+    near = jnp.minimum(near, terrain.rows - 2) + zero
+    return Walk(Cell(near, left, zero), left, (far + zero, right + zero), going)
+
+
+def _whole(x, last):
+    """Convert to integers from 0 to `last`, whatever is not a number too."""
+    within = jnp.clip(x, 0.0, last.astype(x.dtype)).astype(jnp.int32)
+    return jnp.clip(within, 0, last)
+
+
+def next_prism(terrain: Terrain, bounds: Bounds, walk: Walk, skip: bool) -> Walk:
+    """Advance to the next prism that the shape may touch.
+
+    **Arguments:**
+
+    - `skip`: true to leave the present prism.
+    """
+    walk = _moved(walk) if skip else walk
+    here = walk.going != walk.going
+
+    def step(state):
+        walk, found = state
+        now = may_touch(terrain, bounds, walk.cell)
+        other = jtu.tree_map(
+            lambda x, y: jnp.where(now | found, x, y), walk, _moved(walk)
+        )
+        return other, found | now
+
+    more = lambda state: jnp.any(state[0].going & ~state[1])
+    return lax.while_loop(more, step, (walk, here))[0]
+
+
+def _moved(walk: Walk) -> Walk:
+    row, column, half = walk.cell
+    turn = half == 1
+    over = turn & (column + 1 >= walk.stop[1])
+    column = jnp.where(over, walk.first, jnp.where(turn, column + 1, column))
+    row = jnp.where(over & walk.going, row + 1, row)
+    going = walk.going & (row < walk.stop[0])
+    # Cells are read also where the way has ended.
+    row = jnp.minimum(row, jnp.maximum(walk.stop[0] - 1, 0))
+    return walk._replace(cell=Cell(row, column, 1 - half), going=going)
+
+
+def may_touch(terrain: Terrain, bounds: Bounds, cell: Cell):
+    """Return whether no face of a prism, and no axis, separates a shape from it by more
+    than the margin."""
+    numbers = [jnp.full_like(cell.half, k) for k in (3, 4, 5)]
+    a, b, c = (terrain.vertex(cell, number) for number in numbers)
+    pos = bounds.pose.pos - terrain.corner(cell)
+    box = bounds.box
+    gaps = [jnp.maximum(-pos[k], pos[k] - b[k]) - box[k] for k in (0, 1)]
+    top = jnp.maximum(jnp.maximum(a.z, b.z), c.z)
+    gaps += [pos.z - top - box.z, -terrain.size.z - pos.z - box.z]
+    side = jnp.where(cell.half == 0, 1.0, -1.0).astype(pos.x.dtype)
+    slope = unit((b - a) ^ (c - a)) * side
+    across = unit(Vec3(b.y * side, -b.x * side, jnp.zeros_like(side + b.x)))
+    gaps += [(slope | (pos - a)) - bounds.extent(slope)]
+    gaps += [(across | pos) - bounds.extent(across)]
+    gap = gaps[0]
+    for other in gaps[1:]:
+        gap = jnp.maximum(gap, other)
+    return gap < bounds.margin
+
+
+def top_middle(terrain: Terrain, cell: Cell) -> Vec3:
+    """Return the middle of the triangle above, relative to the first corner."""
+    numbers = [jnp.full_like(cell.half, k) for k in (3, 4, 5)]
+    a, b, c = (terrain.vertex(cell, number) for number in numbers)
+    return (a + b + c) * (1.0 / 3.0)
+
+
+# Vertices as in `_prisms.py`; counterclockwise seen from outside, for the left half.
+_FACES = np.array([(3, 4, 5), (0, 2, 1), (0, 1, 4), (1, 2, 5), (2, 0, 3)])
+_TRIANGLES = np.concatenate([_FACES, [(0, 4, 3), (1, 5, 4), (2, 3, 5)]])
+_EDGES = np.array(
+    [(0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3), (0, 3), (1, 4), (2, 5)]
 )
-from ._round import Feature
-from ._rows import count_rows
-from ._separation import Nearest
+
+
+class _Candidates(NamedTuple):
+    """Faces, edges or points of $M$ that may be nearest, `(n, *batch)`.
+
+    - `measure`: the nearest one has the smallest.
+    - `first`, `second`: numbers of the vertices of prism and segment, three of each.
+    - `weights`: weights of the three points; positive for those that count.
+    """
+
+    measure: Any
+    first: tuple[Any, Any, Any]
+    second: tuple[Any, Any, Any]
+    weights: tuple[Any, Any, Any]
+
+
+def nearest_of_prism(points: Vec3, right, ends: Vec3) -> Nearest:
+    """Return what is nearest of a prism and a point or a segment.
+
+    **Arguments:**
+
+    - `points`: vertices of the prism, `(6, *batch)`.
+    - `right`: true if it is the right half of a cell.
+    - `ends`: the point or the ends of the segment, `(1 or 2, *batch)`.
+    """
+    two = ends.x.shape[0] == 2
+    inside = [_faces(points, right, ends)]
+    outside = [_corners(points, ends, k) for k in range(ends.x.shape[0])]
+    if two:
+        inside += _edges_across(points, ends)
+        outside += [_edges_apart(points, ends), _vertices_apart(points, ends)]
+    deepest, nearest = (_smallest(concatenate(each)) for each in (inside, outside))
+    apart = ~(deepest.measure > 0.0)
+    best = jtu.tree_map(lambda x, y: jnp.where(apart, x, y), nearest, deepest)
+    corners = tuple(
+        (Corner(a, None), Corner(b, None))
+        for a, b in zip(best.first, best.second, strict=True)
+    )
+    return counted_first(corners, [x > 0.0 for x in best.weights], apart)
+
+
+def _smallest(all_of_them: _Candidates) -> _Candidates:
+    best = jnp.argmin(all_of_them.measure, axis=0, keepdims=True).astype(jnp.int32)
+    return jtu.tree_map(lambda x: read_rows(x, best), all_of_them)
+
+
+def _numbers(table, like) -> tuple[Any, Any, Any]:
+    """Return the columns of a table as arrays of the shape of `like`."""
+    zero = jnp.zeros(like.shape, jnp.int32)
+    shape = -1, *(1 for _ in like.shape[1:])
+    columns = np.asarray(table, np.int32).T
+    a, b, c = (zero + jnp.asarray(column.reshape(shape)) for column in columns)
+    return a, b, c
+
+
+def _ones(like) -> tuple[Any, Any, Any]:
+    one = jnp.ones_like(like)
+    return one, one, one
+
+
+def _faces(points: Vec3, right, ends: Vec3) -> _Candidates:
+    """Compare the depths below the faces of the prism."""
+    a, b, c = (take(points, _FACES[:, k]) for k in range(3))
+    side = jnp.where(right, -1.0, 1.0).astype(a.x.dtype)
+    normal = unit((b - a) ^ (c - a)) * side
+    low, second = normal | take(ends, [0]), jnp.zeros(a.x.shape, jnp.int32)
+    if ends.x.shape[0] == 2:
+        other = normal | take(ends, [1])
+        second, low = jnp.where(other < low, 1, second), jnp.minimum(low, other)
+    depth = (normal | a) - low
+    one, two, three = _numbers(_FACES, depth)
+    turned = one, jnp.where(right, three, two), jnp.where(right, two, three)
+    return _Candidates(depth, turned, (second, second, second), _ones(depth))
+
+
+def _edges_across(points: Vec3, ends: Vec3) -> list[_Candidates]:
+    """Compare the depths along normals of an edge and the segment, both ways."""
+    start, stop = (take(points, _EDGES[:, k]) for k in range(2))
+    first, last = take(ends, [0]), take(ends, [1])
+    edge, line = stop - start, last - first
+    across = edge ^ line
+    eps = float(jnp.finfo(across.x.dtype).eps)
+    slanted = (across | across) > (64 * eps) ** 2 * (edge | edge) * (line | line)
+    normal = unit(across)
+    heights = [normal | take(points, [k]) for k in range(6)]
+    top = bottom = heights[0]
+    for height in heights[1:]:
+        top, bottom = jnp.maximum(top, height), jnp.minimum(bottom, height)
+    rounding = 64 * eps * jnp.maximum(jnp.abs(top), jnp.abs(bottom))
+    at, depth = normal | start, normal | (start - first)
+    found = []
+    for sign, reached in ((1.0, at >= top - rounding), (-1.0, at <= bottom + rounding)):
+        measure = jnp.where(slanted & reached, sign * depth, jnp.inf)
+        # The corners turn so that the normal leads out of the difference.
+        order = (0, 0, 1) if sign > 0.0 else (0, 1, 0)
+        ends_in_order = (0, 1, 0) if sign > 0.0 else (0, 0, 1)
+        numbers = _numbers(_EDGES[:, order], depth)
+        others = _numbers(np.tile(ends_in_order, (len(_EDGES), 1)), depth)
+        found.append(_Candidates(measure, numbers, others, _ones(depth)))
+    return found
+
+
+def _corners(points: Vec3, ends: Vec3, which: int) -> _Candidates:
+    """Compare the distances of an end from the triangles of the prism."""
+    end = take(ends, [which])
+    corners = tuple(take(points, _TRIANGLES[:, k]) - end for k in range(3))
+    weights = triangle_weights(*corners)
+    point = combine(weights, corners)
+    square = point | point
+    second = jnp.full(square.shape, which, jnp.int32)
+    numbers = _numbers(_TRIANGLES, square)
+    return _Candidates(square, numbers, (second, second, second), weights)
+
+
+def _edges_apart(points: Vec3, ends: Vec3) -> _Candidates:
+    """Compare the distances of points inside of the edges and of the segment."""
+    start, stop = (take(points, _EDGES[:, k]) for k in range(2))
+    first, last = take(ends, [0]), take(ends, [1])
+    edge, line, apart = stop - start, last - first, start - first
+    aa, ab, bb = edge | edge, edge | line, line | line
+    a, b = edge | apart, line | apart
+    det = aa * bb - ab * ab
+    slanted = det > 64 * float(jnp.finfo(det.dtype).eps) * aa * bb
+    safe = jnp.where(slanted, det, 1.0)
+    on_edge, on_line = (ab * b - bb * a) / safe, (aa * b - ab * a) / safe
+    within = lambda x: (x > 0.0) & (x < 1.0)
+    between = apart + (edge * on_edge) - (line * on_line)
+    valid = slanted & within(on_edge) & within(on_line)
+    square = jnp.where(valid, between | between, jnp.inf)
+    numbers = _numbers(_EDGES[:, (0, 0, 1)], square)
+    others = _numbers(np.tile((0, 1, 0), (len(_EDGES), 1)), square)
+    return _Candidates(square, numbers, others, _ones(square))
+
+
+def _vertices_apart(points: Vec3, ends: Vec3) -> _Candidates:
+    """Compare the distances of the vertices from points inside of the segment."""
+    first, last = take(ends, [0]), take(ends, [1])
+    line, apart = last - first, points - first
+    square, along = line | line, line | apart
+    positive = square > 0.0
+    share = along / jnp.where(positive, square, 1.0)
+    between = apart - (line * share)
+    valid = positive & (share > 0.0) & (share < 1.0)
+    measure = jnp.where(valid, between | between, jnp.inf)
+    numbers = _numbers(np.tile(np.arange(6)[:, None], (1, 3)), measure)
+    others = _numbers(np.tile((0, 1, 1), (6, 1)), measure)
+    one, two, _ = _ones(measure)
+    return _Candidates(measure, numbers, others, (one, two, jnp.zeros_like(one)))
 
 
 # Balls about a point or a segment, and the number of its ends.

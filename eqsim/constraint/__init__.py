@@ -5,20 +5,16 @@ solver knows rows alone.
 """
 
 from ._all import ALL as ALL
-from ._constraint import (
-    AbstractConstraint as AbstractConstraint,
-    RobotData as RobotData,
-)
-from ._contact import (
+from .contact import (
     Contact as Contact,
     contact_wrenches_in_world as contact_wrenches_in_world,
 )
-from ._contact_rows import (
+from .contact_rows import (
     contact_dimensions as contact_dimensions,
     contact_friction as contact_friction,
     Friction as Friction,
 )
-from ._costs import (
+from .costs import (
     AbstractCost as AbstractCost,
     Elliptic as Elliptic,
     Huber as Huber,
@@ -29,8 +25,8 @@ from ._costs import (
     stiffness_weight as stiffness_weight,
     TwoSided as TwoSided,
 )
-from ._equalities import Connect as Connect, Weld as Weld
-from ._joints import (
+from .equalities import Connect as Connect, Weld as Weld
+from .joint_rows import (
     ball_rotations as ball_rotations,
     BallLimit as BallLimit,
     JointEquality as JointEquality,
@@ -38,9 +34,18 @@ from ._joints import (
     JointLimit as JointLimit,
     limited_balls as limited_balls,
     limited_joints as limited_joints,
+    tendon_inertia_rows as tendon_inertia_rows,
+    TendonEquality as TendonEquality,
+    TendonFriction as TendonFriction,
+    TendonInertia as TendonInertia,
+    TendonLimit as TendonLimit,
 )
-from ._newton import Newton as Newton
-from ._rows import (
+from .newton import Newton as Newton
+from .record import (
+    AbstractConstraint as AbstractConstraint,
+    RobotData as RobotData,
+)
+from .rows import (
     AbstractJacobian as AbstractJacobian,
     AbstractRows as AbstractRows,
     DenseJacobian as DenseJacobian,
@@ -49,11 +54,4 @@ from ._rows import (
     Rows as Rows,
     sparse_jacobian as sparse_jacobian,
     SparseJacobian as SparseJacobian,
-)
-from ._tendons import (
-    tendon_inertia_rows as tendon_inertia_rows,
-    TendonEquality as TendonEquality,
-    TendonFriction as TendonFriction,
-    TendonInertia as TendonInertia,
-    TendonLimit as TendonLimit,
 )

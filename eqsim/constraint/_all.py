@@ -1,10 +1,17 @@
 """The kinds of constraints that `Generalized` simulates by default."""
 
-from ._constraint import AbstractConstraint
-from ._contact import Contact
-from ._equalities import Connect, Weld
-from ._joints import BallLimit, JointEquality, JointFriction, JointLimit
-from ._tendons import TendonEquality, TendonFriction, TendonLimit
+from .contact import Contact
+from .equalities import Connect, Weld
+from .joint_rows import (
+    BallLimit,
+    JointEquality,
+    JointFriction,
+    JointLimit,
+    TendonEquality,
+    TendonFriction,
+    TendonLimit,
+)
+from .record import AbstractConstraint
 
 
 ALL: tuple[AbstractConstraint, ...] = (

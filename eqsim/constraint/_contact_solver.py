@@ -22,16 +22,16 @@ import jax.tree_util as jtu
 import numpy as np
 from jax import lax
 
-from .._calls import are_rows_together
-from .._each import read_rows, read_rows_of, table_rows, write_rows
-from ..dynamics._joint_space import Places
-from ..kinematics._forward import dof_axes, dof_order, Kinematics, moving_dofs
+from .._lists import read_rows, read_rows_of, table_rows, write_rows
+from .._primitive import are_rows_together
+from ..dynamics.joint_space import Places
+from ..kinematics.link_motion import dof_axes, dof_order, Kinematics, moving_dofs
 from ..model import Tree
-from ..model._gather import take, take_or_zero
+from ..model.arrays import take, take_or_zero
 from ..spatial import Motion
-from ._contact_rows import ContactRows, ContactSource
-from ._costs import AbstractCost, Elliptic, OneSided, Pyramid, Residual
-from ._rows import AbstractRows, AbstractSolverRows, add_products, Line, Terms, work
+from .contact_rows import ContactRows, ContactSource
+from .costs import AbstractCost, Elliptic, OneSided, Pyramid, Residual
+from .rows import AbstractRows, AbstractSolverRows, add_products, Line, Terms, work
 
 
 # Lists of contacts.

@@ -9,7 +9,7 @@ import jax.random as jr
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..model._fields import as_array
+from ..model.arrays import as_array
 from ._planner import (
     AbstractPlanner,
     check_field,

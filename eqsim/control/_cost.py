@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from .._errors import check_numbers
 from ..model import State
-from ..model._fields import as_array
+from ..model.arrays import as_array
 from ._tangent import state_difference
 
 

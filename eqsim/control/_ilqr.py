@@ -11,7 +11,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
 from .._errors import check_count, check_numbers, check_shape
-from ..model._fields import as_array
+from ..model.arrays import as_array
 from ._augmented_lagrangian import Penalty, solve_constrained
 from ._constraints import Multipliers
 from ._dynamics import with_smoothing

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 from .._errors import check_count, check_finite, check_shape
 from ..kinematics import difference, forward, integrate, site_poses
 from ..model import check_state, System
-from ..model._fields import as_array
+from ..model.arrays import as_array
 from ..spatial import clamp
 from ._box_qp import box_qp, masked_cholesky
 from ._results import MAX_STEPS, NONFINITE, PENDING, result_of, RESULTS, SOLVED

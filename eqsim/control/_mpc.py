@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._controller import AbstractController
 from .._errors import check_count
+from .._policies import AbstractController
 from ..model import State
 from ._forward_pass import open_loop
 from ._ilqr import ILQR

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..model._fields import as_array
+from ..model.arrays import as_array
 from ._planner import AbstractPlanner, check_planner, evaluated
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from .._errors import check_numbers
 from ..envs import AbstractEnv
-from ..model._fields import as_array
+from ..model.arrays import as_array
 from ._cost import AbstractCost, NOT_NEGATIVE, root_weight
 
 

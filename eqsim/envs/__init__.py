@@ -1,28 +1,27 @@
 """Environments: tasks with a robot, observations, rewards and termination
 conditions."""
 
-from ._ant import Ant as Ant
+from ._arms import Pusher as Pusher, Reacher as Reacher
 from ._env import (
     AbstractEnv as AbstractEnv,
     check_action as check_action,
-    Timestep as Timestep,
-)
-from ._half_cheetah import HalfCheetah as HalfCheetah
-from ._hopper import Hopper as Hopper
-from ._humanoid import Humanoid as Humanoid
-from ._humanoid_standup import HumanoidStandup as HumanoidStandup
-from ._import import is_import_path as is_import_path
-from ._inverted_double_pendulum import InvertedDoublePendulum as InvertedDoublePendulum
-from ._inverted_pendulum import InvertedPendulum as InvertedPendulum
-from ._make import make as make
-from ._options import (
     reset_options as reset_options,
     ResetOptions as ResetOptions,
     same_robot_options as same_robot_options,
+    Timestep as Timestep,
 )
-from ._point_mass import PointMass as PointMass
-from ._pusher import Pusher as Pusher
-from ._reacher import Reacher as Reacher
-from ._swimmer import Swimmer as Swimmer
+from ._humanoids import Humanoid as Humanoid, HumanoidStandup as HumanoidStandup
+from ._make import is_import_path as is_import_path, make as make
+from ._pendulums import (
+    InvertedDoublePendulum as InvertedDoublePendulum,
+    InvertedPendulum as InvertedPendulum,
+    PointMass as PointMass,
+)
 from ._task import AbstractTask as AbstractTask
-from ._walker2d import Walker2d as Walker2d
+from ._walkers import (
+    Ant as Ant,
+    HalfCheetah as HalfCheetah,
+    Hopper as Hopper,
+    Swimmer as Swimmer,
+    Walker2d as Walker2d,
+)

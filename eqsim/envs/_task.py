@@ -1,3 +1,5 @@
+""""""
+
 import abc
 from collections.abc import Mapping
 from typing import Any
@@ -7,12 +9,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
-from .._errors import check_count, check_type
-from .._keys import check_key
+from .._errors import check_count, check_key, check_type
 from .._loops import scan
 from ..model import State
-from ._env import AbstractEnv, check_action, Timestep
-from ._options import ResetOptions, same_robot_options
+from ._env import AbstractEnv, check_action, ResetOptions, same_robot_options, Timestep
 
 
 _FROM_RESET = "Pass the first of the two values that `reset` or `step` returned."

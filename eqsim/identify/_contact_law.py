@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from .._batching import batch_last, full_batch
 from ..collision import contact_plan
 from ..constraint import AbstractConstraint, AbstractRows, Elliptic, OneSided, RobotData
-from ..constraint._contact_rows import (
+from ..constraint.contact_rows import (
     anchored_rows,
     contact_groups,
     contact_parameters,
@@ -27,13 +27,13 @@ from ..constraint._contact_rows import (
     ContactParameters,
     ContactSource,
 )
-from ..constraint._equalities import point_jacobians
-from ..constraint._newton import node_motion
-from ..constraint._rows import AbstractJacobian, DenseJacobian, Rows
-from ..dynamics._weights import InverseWeights
+from ..constraint.equalities import point_jacobians
+from ..constraint.newton import node_motion
+from ..constraint.rows import AbstractJacobian, DenseJacobian, Rows
+from ..dynamics.weights import InverseWeights
 from ..model import Cone, System, tree
-from ..model._gather import take
-from ..pipelines._forward import (
+from ..model.arrays import take
+from ..pipelines.forward_dynamics import (
     derive,
     forward,
     Prepared,

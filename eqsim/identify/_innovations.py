@@ -12,7 +12,7 @@ from .._errors import check_numbers
 from .._loops import scan
 from ..kinematics import difference, integrate
 from ..model import State, System
-from ..model._fields import as_array
+from ..model.arrays import as_array
 from ..pipelines import AbstractPipeline
 from ._control import AbstractInterpolation, Linear
 from ._geometry import AbstractSpace, interpolate

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._errors import check_numbers
-from ..model._fields import as_array
+from ..model.arrays import as_array
 
 
 _is_positive = lambda x: x > 0

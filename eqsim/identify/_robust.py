@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._errors import check_numbers
-from ..model._fields import as_array
+from ..model.arrays import as_array
 
 
 class AbstractLoss(eqx.Module):

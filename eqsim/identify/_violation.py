@@ -14,9 +14,9 @@ from ..constraint import Contact
 from ..dynamics import crba
 from ..kinematics import difference
 from ..model import System
-from ..model._fields import as_array
+from ..model.arrays import as_array
 from ..pipelines import Generalized
-from ..pipelines._forward import Settings
+from ..pipelines.forward_dynamics import Settings
 from ._contact_law import ContactLaw, explain
 from ._control import AbstractInterpolation, Linear
 from ._objective import (

@@ -1,12 +1,9 @@
 """Kinematics: poses, velocities, Jacobians, coordinates, tendons."""
 
-from ._center_of_mass import (
+from .frames import (
     center_of_mass as center_of_mass,
     com_jacobian as com_jacobian,
     com_velocity as com_velocity,
-)
-from ._manifold import difference as difference, integrate as integrate
-from ._poses import (
     forward as forward,
     forward_velocity as forward_velocity,
     jacobian as jacobian,
@@ -16,7 +13,8 @@ from ._poses import (
     site_poses as site_poses,
     SitePoses as SitePoses,
 )
-from ._tendons import (
+from .manifold import difference as difference, integrate as integrate
+from .tendon_paths import (
     tendon_jacobian as tendon_jacobian,
     tendon_lengths as tendon_lengths,
     tendon_velocities as tendon_velocities,

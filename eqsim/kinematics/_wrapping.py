@@ -17,8 +17,8 @@ from jax import lax
 
 from ..model import GeomKind
 from ..spatial import clamp, safe_sqrt, Vec3
-from ..spatial._rotation import zero_length
-from ._forward import Pose
+from ..spatial.rotations import zero_length
+from .link_motion import Pose
 
 
 _TINY = 1e-15

@@ -1,6 +1,31 @@
 """Model of a robot: structure and primary parameters."""
 
-from ._actuators import (
+from ._checks import check_state as check_state
+from ._inactive import Inactive as Inactive, inactive_parameters as inactive_parameters
+from ._random import (
+    neutral as neutral,
+    random_configuration as random_configuration,
+    random_system as random_system,
+)
+from ._show import show as show
+from ._system import (
+    ActuatorRef as ActuatorRef,
+    ElementRef as ElementRef,
+    GeomRef as GeomRef,
+    HeightFieldRef as HeightFieldRef,
+    JointRef as JointRef,
+    LinkRef as LinkRef,
+    MeshRef as MeshRef,
+    SiteRef as SiteRef,
+    State as State,
+    System as System,
+)
+from ._tree import Tree as Tree, tree as tree
+from ._validate import (
+    check_finite as check_finite,
+    validate as validate,
+)
+from .actuators import (
     Actuators as Actuators,
     ActuatorStructure as ActuatorStructure,
     DCMotors as DCMotors,
@@ -8,10 +33,8 @@ from ._actuators import (
     Muscles as Muscles,
     PIDs as PIDs,
 )
-from ._changes import replace_shape as replace_shape, set_mocap as set_mocap
-from ._checks import check_state as check_state
-from ._inactive import Inactive as Inactive, inactive_parameters as inactive_parameters
-from ._kinds import (
+from .changes import replace_shape as replace_shape, set_mocap as set_mocap
+from .kinds import (
     Activation as Activation,
     ActivationState as ActivationState,
     Bias as Bias,
@@ -22,32 +45,24 @@ from ._kinds import (
     GeomKind as GeomKind,
     Integrator as Integrator,
     JointKind as JointKind,
+    register_shape as register_shape,
+    ShapeKind as ShapeKind,
     Transmission as Transmission,
     WrapKind as WrapKind,
 )
-from ._meshes import (
+from .meshes import (
     HeightFields as HeightFields,
     HullGraph as HullGraph,
     Meshes as Meshes,
     MeshSurfaces as MeshSurfaces,
 )
-from ._names import (
-    ActuatorRef as ActuatorRef,
-    ElementRef as ElementRef,
-    GeomRef as GeomRef,
-    HeightFieldRef as HeightFieldRef,
-    JointRef as JointRef,
-    LinkRef as LinkRef,
-    MeshRef as MeshRef,
-    SiteRef as SiteRef,
-)
-from ._pairs import (
+from .pairs import (
     candidate_pairs as candidate_pairs,
     Collider as Collider,
     collider_of as collider_of,
     register_collider as register_collider,
 )
-from ._parts import (
+from .parts import (
     Equalities as Equalities,
     Geoms as Geoms,
     Joints as Joints,
@@ -55,14 +70,11 @@ from ._parts import (
     Keyframes as Keyframes,
     Links as Links,
     Pairs as Pairs,
+    PathPoint as PathPoint,
     Sites as Sites,
+    Tendons as Tendons,
 )
-from ._random import (
-    neutral as neutral,
-    random_configuration as random_configuration,
-    random_system as random_system,
-)
-from ._sensors import (
+from .sensor_kinds import (
     ContactData as ContactData,
     ContactReduction as ContactReduction,
     Cutoff as Cutoff,
@@ -72,14 +84,4 @@ from ._sensors import (
     SensorObject as SensorObject,
     Sensors as Sensors,
     Stage as Stage,
-)
-from ._shape_kinds import register_shape as register_shape, ShapeKind as ShapeKind
-from ._show import show as show
-from ._state import State as State
-from ._system import System as System
-from ._tendons import PathPoint as PathPoint, Tendons as Tendons
-from ._tree import Tree as Tree, tree as tree
-from ._validate import (
-    check_finite as check_finite,
-    validate as validate,
 )

@@ -20,8 +20,8 @@ from jax.core import Tracer
 from jaxtyping import AbstractArray
 
 from .._errors import check_shape
-from ._kinds import JointKind
 from ._system import System
+from .kinds import JointKind
 
 
 # Values.

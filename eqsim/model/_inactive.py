@@ -14,9 +14,11 @@ import jax.tree_util as jtu
 import numpy as np
 
 from ._checks import declared, parts
-from ._kinds import (
+from ._system import System
+from .kinds import (
     Activation,
     ActivationState,
+    AnyKind,
     Bias,
     Cone,
     Control,
@@ -27,9 +29,7 @@ from ._kinds import (
     Transmission,
     WrapKind,
 )
-from ._pairs import candidate_pairs, weld_links
-from ._shape_kinds import AnyKind
-from ._system import System
+from .pairs import candidate_pairs, weld_links
 
 
 # Rules.

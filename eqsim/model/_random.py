@@ -9,10 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._calls import patterned
-from .._keys import is_key
-from ._kinds import Cone, Integrator, JointKind
-from ._parts import Equalities
+from .._errors import is_key
+from .._primitive import patterned
 from ._random_actuators import (
     random_actuators,
     with_actuator_laws,
@@ -33,6 +31,8 @@ from ._random_parts import (
 from ._random_sensors import add_sensors
 from ._random_tendons import add_sites, add_tendons, random_equalities, TendonOptions
 from ._system import System
+from .kinds import Cone, Integrator, JointKind
+from .parts import Equalities
 
 
 def random_system(

@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ._actuators import (
+from ._random_parts import Plan
+from ._system import System
+from .actuators import (
     Actuators,
     DCMotors,
     MuscleActivations,
@@ -13,7 +15,7 @@ from ._actuators import (
     PIDs,
     velocity_gains,
 )
-from ._kinds import (
+from .kinds import (
     Activation,
     ActivationState,
     Bias,
@@ -22,9 +24,7 @@ from ._kinds import (
     JointKind,
     Transmission,
 )
-from ._parts import Joints
-from ._random_parts import Plan
-from ._system import System
+from .parts import Joints
 
 
 # Actuators on joints.

@@ -6,19 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._actuators import Actuators
-from ._kinds import GeomKind, JointKind
-from ._meshes import (
+from ._system import System
+from .actuators import Actuators
+from .kinds import AnyKind, GeomKind, JointKind
+from .meshes import (
     HeightFields,
     HullGraph,
     Meshes,
     MeshSurfaces,
     reference_vertices,
 )
-from ._pairs import touching_kinds
-from ._parts import Geoms, Joints, Keyframes, Links, Pairs
-from ._shape_kinds import AnyKind
-from ._system import System
+from .pairs import touching_kinds
+from .parts import Geoms, Joints, Keyframes, Links, Pairs
 
 
 class Plan(NamedTuple):

@@ -4,9 +4,10 @@ import dataclasses
 
 import numpy as np
 
-from ._kinds import JointKind
-from ._pairs import is_measured
-from ._sensors import (
+from ._system import System
+from .kinds import JointKind
+from .pairs import is_measured
+from .sensor_kinds import (
     Attachment,
     ContactData,
     ContactReduction,
@@ -17,7 +18,6 @@ from ._sensors import (
     SensorObject,
     Sensors,
 )
-from ._system import System
 
 
 _K, _O = SensorKind, SensorObject

@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._kinds import EqualityKind, GeomKind, JointKind, WrapKind
-from ._parts import Equalities, Geoms, Joints, Links, Sites
 from ._random_parts import quaternions, solimps, solrefs
 from ._system import System
-from ._tendons import Path, PathPoint, Tendons
+from .kinds import EqualityKind, GeomKind, JointKind, WrapKind
+from .parts import Equalities, Geoms, Joints, Links, Path, PathPoint, Sites, Tendons
 
 
 class TendonOptions(NamedTuple):

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ._kinds import Activation, GeomKind, Transmission, WrapKind
-from ._sensors import SensorObject
+from .kinds import Activation, GeomKind, Transmission, WrapKind
+from .sensor_kinds import SensorObject
 
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import itertools
 
 import numpy as np
 
-from ._kinds import JointKind
 from ._system import System
+from .kinds import JointKind
 
 
 Index = tuple[int, ...]

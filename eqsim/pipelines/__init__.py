@@ -1,12 +1,5 @@
 """Pipelines: physics engines that compute the next state."""
 
-from ._body_constants import PreparedBodies as PreparedBodies
-from ._contacts import (
-    contact_wrenches as contact_wrenches,
-    Contacts as Contacts,
-    deepest_contacts as deepest_contacts,
-)
-from ._forward import Prepared as Prepared
 from ._generalized import Generalized as Generalized
 from ._integrators import (
     AbstractIntegrator as AbstractIntegrator,
@@ -19,7 +12,11 @@ from ._integrators import (
 from ._pipeline import (
     AbstractPipeline as AbstractPipeline,
     AbstractPrepared as AbstractPrepared,
+    contact_wrenches as contact_wrenches,
+    Contacts as Contacts,
+    deepest_contacts as deepest_contacts,
+    Solved as Solved,
 )
-from ._positional import Positional as Positional
-from ._solved import Solved as Solved
-from ._spring import Spring as Spring
+from .forward_dynamics import Prepared as Prepared
+from .maximal._pipelines import Positional as Positional, Spring as Spring
+from .maximal._rigid_bodies import PreparedBodies as PreparedBodies

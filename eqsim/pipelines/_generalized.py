@@ -12,15 +12,21 @@ from jaxtyping import Array, Float
 from .._batching import batch_last, full_batch
 from ..constraint import AbstractConstraint, ALL, Newton, RobotData
 from ..model import check_finite, check_state, SensorKind, State, System
-from ..model._fields import as_array
-from ..spatial._vector import stack
-from ._contacts import (
+from ..model.arrays import as_array
+from ..spatial.vectors import stack
+from ._integrators import AbstractIntegrator, integrator_of
+from ._pipeline import (
+    AbstractPipeline,
+    AbstractPrepared,
     check_max_contacts,
     contact_arrays,
+    first_state,
     make_contacts,
     num_reported,
+    Solved,
 )
-from ._forward import (
+from ._sensing import measure, reported_contacts, summed_wrenches
+from .forward_dynamics import (
     derive,
     forward,
     Prepared,
@@ -29,11 +35,6 @@ from ._forward import (
     solved_forces,
     StepInputs,
 )
-from ._integrators import AbstractIntegrator, integrator_of
-from ._pipeline import AbstractPipeline, AbstractPrepared, first_state
-from ._reported import reported_contacts, summed_wrenches
-from ._sensing import measure
-from ._solved import Solved
 
 
 class Generalized(AbstractPipeline):

@@ -1,12 +1,8 @@
-r"""Integrators of `Generalized`, from accelerations to the next state; batch axes are
-last.
-
-Implicit integrators solve $(M - h D)\,\ddot q' = M \ddot q$ with the derivative $D$ of
-smooth forces with respect to velocity, that is $\ddot q' = \ddot q + (M - h D)^{-1} h
-D\, \ddot q$ (MuJoCo documentation, *Computation*, "Numerical integration").
-"""
+"""Implicit integration of free bodies that carry no other moving body; batch axes are
+last."""
 
 import abc
+import functools as ft
 from typing import Any
 
 import equinox as eqx
@@ -15,40 +11,126 @@ import jax.tree_util as jtu
 from jax import lax
 
 from ..constraint import RobotData
-from ..dynamics._articulated import factor, project, solve
-from ..dynamics._force_laws import advance_activation
-from ..dynamics._joint_space import (
+from ..dynamics.articulated import factor, project, solve
+from ..dynamics.force_laws import advance_activation
+from ..dynamics.joint_space import (
     joint_space_entries,
     joint_space_matrix,
     linear_solver,
     lower_entries,
 )
-from ..dynamics._nonsymmetric import (
-    damping_matrix,
-    eliminate,
-    substitute,
-    transposed,
-)
-from ..dynamics._tendons import (
+from ..dynamics.tendon_forces import (
     apply_updates,
     armature_updates,
     has_tendon_armature,
     tendon_inertia,
     tendon_inertia_times,
 )
-from ..dynamics._velocity_derivatives import (
+from ..dynamics.velocity_derivatives import (
+    damping_matrix,
+    eliminate,
+    free_gyroscopic,
     implicit_joint_damping,
     smooth_damping,
     SmoothDamping,
+    substitute,
     symmetric_damping,
+    transposed,
 )
-from ..kinematics._forward import add, ascend, descend, dof_axes, joint_motion
-from ..kinematics._manifold import advance
+from ..kinematics.link_motion import (
+    add,
+    ascend,
+    descend,
+    dof_axes,
+    joint_motion,
+    split_dofs,
+)
+from ..kinematics.manifold import advance
 from ..model import Integrator, JointKind, System, Tree, tree
-from ..spatial import Vec3
-from ..spatial._rotation import rotation_rate
-from ._forward import forward, Prepared, StepInputs
-from ._free_bodies import with_free_bodies
+from ..model.arrays import concatenate, take
+from ..spatial import ArticulatedInertia, Force, Mat3, Motion, Vec3
+from ..spatial.rotations import rotation_rate
+from ..spatial.vectors import congruence, diagonal, full_matrix6, Matrix6, solve6
+from .forward_dynamics import forward, Prepared, StepInputs
+
+
+def with_free_bodies(sys: System, now: RobotData, qdd, damping: SmoothDamping, jac):
+    """Replace the accelerations of free bodies that carry no other moving body by those
+    of the full implicit step with all of $D$ (MuJoCo: `mjd_freeMhat`)."""
+    nodes = tree(sys)
+    chosen = _lone_free_nodes(nodes)
+    if not chosen:
+        return qdd
+    h, problem, rot = sys.dt[None], now.problem, take(now.kin.pose.rot, chosen)
+    inertia, velocity = take((problem.inertia, now.velocities.velocity), chosen)
+    on_joint = lambda values: _on_free_joints(nodes, chosen, rot, values)
+    in_world = lambda matrix: _coupling_of_free_joints(nodes, chosen, rot, matrix)
+    extra = free_gyroscopic(inertia, velocity) + on_joint(damping.joints)
+    if damping.nodes is not None:
+        extra = extra + take(damping.nodes, chosen)
+    if damping.coupling is not None:
+        extra = extra + in_world(damping.coupling)
+    extra = extra * h
+    mass = full_matrix6(inertia.articulated()) + on_joint(problem.armature)
+    if jac is not None:
+        mass = mass + in_world(tendon_inertia(sys, jac))
+    total, before = mass + extra, _motion(nodes, chosen, rot, now.solution.qdd)
+    change = lax.custom_linear_solve(
+        lambda v: _motion_of(total @ v),
+        _motion_of(extra @ before),
+        lambda _, b: solve6(total, Force(*b)),
+        lambda _, b: solve6(total.T, Force(*b)),
+    )
+    after, dofs = before - change, [dof for i in chosen for dof in _dofs(nodes, i)]
+    found = jnp.concatenate([*after.lin, *(rot.T @ after.ang)])
+    # One direction after another, each for all bodies.
+    rows = [k * len(chosen) + i for i in range(len(chosen)) for k in range(6)]
+    place = {dof: sys.nv + k for dof, k in zip(dofs, rows, strict=True)}
+    return take(concatenate([qdd, found]), [place.get(d, d) for d in range(sys.nv)])
+
+
+def _motion_of(force: Force) -> Motion:
+    """Return a force as the components of a motion, the space in which the 6x6 systems
+    are solved."""
+    return Motion(*force)
+
+
+def _dofs(nodes: Tree, node: int) -> range:
+    return range(nodes.dofs[node], nodes.dofs[node] + 6)
+
+
+def _on_free_joints(nodes: Tree, chosen, rot, values) -> Matrix6:
+    """Return values of degrees of freedom as matrices of free bodies."""
+    lin, ang, _ = split_dofs(nodes, values)
+    lin, ang = take((lin, ang), chosen)
+    none = jtu.tree_map(jnp.zeros_like, rot)
+    inertia = ArticulatedInertia(congruence(rot, diagonal(*ang)), none, diagonal(*lin))
+    return full_matrix6(inertia)
+
+
+def _coupling_of_free_joints(nodes: Tree, chosen, rot, coupling) -> Matrix6:
+    """Return the entries of a joint-space matrix that belong to free bodies."""
+    nv = coupling.shape[0]
+    flat = coupling.reshape(nv * nv, *coupling.shape[2:])
+    at = lambda i, j: take(
+        flat, [(nodes.dofs[k] + i) * nv + nodes.dofs[k] + j for k in chosen]
+    )
+    block = lambda i, j: Mat3(*(at(i + a, j + b) for a in range(3) for b in range(3)))
+    lin_ang, ang_lin = block(0, 3) @ rot.T, rot @ block(3, 0)
+    return Matrix6((rot @ block(3, 3)) @ rot.T, ang_lin, lin_ang, block(0, 0))
+
+
+def _motion(nodes: Tree, chosen, rot, values) -> Motion:
+    """Return accelerations of free bodies in world axes."""
+    lin, ang, _ = split_dofs(nodes, values)
+    lin, ang = take((lin, ang), chosen)
+    return Motion(rot @ ang, lin)
+
+
+@ft.lru_cache(maxsize=256)
+def _lone_free_nodes(nodes: Tree) -> tuple[int, ...]:
+    """List the free nodes without nodes below them."""
+    return tuple(i for i in range(nodes.num_free) if i not in nodes.parents)
 
 
 StateArrays = tuple[Any, Any, Any]

@@ -1,27 +1,44 @@
-"""Sensors of `Generalized`: inputs from forward dynamics; batch axes last."""
+"""Forces of spatial tendons on links, for sensors of interaction forces."""
+
+from typing import Any
 
 import jax.numpy as jnp
 
+from ..collision import split_plan
 from ..constraint import (
+    AbstractConstraint,
     BallLimit,
     Connect,
+    Contact,
+    contact_wrenches_in_world,
     JointLimit,
     RobotData,
+    TendonEquality,
+    TendonFriction,
+    TendonInertia,
     TendonLimit,
     Weld,
 )
-from ..constraint._costs import Residual
-from ..constraint._equalities import (
-    both_ends,
-    end_links,
-    select_movable,
-    weld_torques,
+from ..constraint.contact import (
+    contact_report,
+    ContactReport,
+    DensePoints,
+    report_facts,
+    ReportedContacts,
 )
-from ..constraint._newton import ByKind
-from ..kinematics._center_of_mass import tree_centers
-from ..kinematics._forward import link_poses
-from ..model import EqualityKind, SensorKind, System, Transmission, tree
-from ..model._gather import take
+from ..constraint.contact_rows import with_world
+from ..constraint.costs import onset, Residual
+from ..constraint.equalities import both_ends, end_links, select_movable, weld_torques
+from ..constraint.joint_rows import coupling_tensions
+from ..constraint.listed_contacts import ListedContacts
+from ..constraint.newton import ByKind, node_motion
+from ..dynamics.actuator_slots import addresses
+from ..dynamics.tendon_forces import needed_tendons, passive_tensions, tendon_frames
+from ..kinematics.frames import tree_centers
+from ..kinematics.link_motion import link_poses
+from ..kinematics.tendon_paths import tendon_kinematics, tendon_pulls
+from ..model import EqualityKind, SensorKind, System, Transmission, tree, WrapKind
+from ..model.arrays import accumulate, concatenate, put, take, take_or_zero
 from ..sensors import (
     AppliedWrenches,
     LimitForces,
@@ -32,17 +49,190 @@ from ..sensors import (
     SensorInputs,
     SolvedForces,
 )
-from ..spatial import Force, Vec3, vec3
-from ._forward import (
+from ..spatial import Force, force_at, Vec3, vec3
+from .forward_dynamics import (
     actuators,
+    contact_constants,
     forward,
     positions_and_velocities,
     Prepared,
     solved_forces,
     StepInputs,
 )
-from ._reported import reported_contacts, summed_wrenches
-from ._tendon_wrenches import tendon_wrenches
+
+
+def pulling_tendons(sys: System) -> tuple[bool, ...]:
+    """Return true for spatial tendons that may exert forces."""
+    actuators = sys.actuators
+    driven = {
+        target
+        for kind, (target, _) in zip(actuators.transmissions, actuators.targets)
+        if kind is Transmission.TENDON
+    }
+    return tuple(
+        path[0].kind is not WrapKind.JOINT and (needed or k in driven)
+        for k, (path, needed) in enumerate(zip(sys.tendons.paths, needed_tendons(sys)))
+    )
+
+
+def tendon_wrenches(
+    prepared: Prepared, now: RobotData, forces: ByKind
+) -> AppliedWrenches | None:
+    """Return the forces of spatial tendons on links; None if there are none.
+
+    **Arguments:**
+
+    - `forces`: forces of all rows of constraints.
+    """
+    sys = prepared.sys
+    chosen = pulling_tendons(sys)
+    if not any(chosen):
+        return None
+    nodes, local = tree(sys), tendon_frames(sys, now.fixed)
+    pulls = tendon_pulls(sys, nodes, local, now.kin, chosen)
+    assert pulls is not None, "the chosen tendons are spatial"
+    everything = tuple(True for _ in chosen)
+    found = tendon_kinematics(sys, nodes, local, now.kin, now.q, everything)
+    now = now._replace(tendons=found)
+    total = _smooth_tensions(prepared, now, forces)
+    settings, constants = prepared.settings, prepared.constants
+    for kind, own in zip(settings.constraints, constants.constraints, strict=True):
+        if type(kind) in forces:
+            rows = forces[type(kind)]
+            total = total + _constraint_tensions(sys, kind, own, now, rows)
+    push = pulls.direction * take(total, pulls.tendons)
+    join = lambda a, b: Vec3(*(jnp.concatenate(xs) for xs in zip(a, b, strict=True)))
+    both = join(pulls.point, pulls.point)
+    force = join(-push, push)
+    return AppliedWrenches((*pulls.starts, *pulls.ends), both, force, force * 0.0)
+
+
+def _smooth_tensions(prepared: Prepared, now: RobotData, forces: ByKind):
+    """Compute the tensions of springs, dampers, actuators and inertia, `(ntendon,
+    *batch)`."""
+    sys, constants, found = prepared.sys, prepared.constants, now.tendons
+    assert found is not None, "the robot has tendons"
+    total = jnp.zeros_like(found.length)
+    if constants.tendons is not None:
+        total = total + passive_tensions(sys, constants.tendons, found, now.qd)
+    actuators = sys.actuators
+    driving = [
+        k
+        for k, kind in enumerate(actuators.transmissions)
+        if kind is Transmission.TENDON
+    ]
+    if driving:
+        outs = [addresses(actuators.structure).out[k] for k in driving]
+        own = take(now.drive.force, outs) * take(actuators.gear, outs)[:, 0]
+        targets = [actuators.targets[k][0] for k in driving]
+        total = total + accumulate(own, targets, sys.ntendon)
+    heavy = [k for k, has in enumerate(sys.tendons.has_armature) if has]
+    if heavy:
+        total = total + put(forces[TendonInertia][0][0], heavy, sys.ntendon)
+    return total
+
+
+def _constraint_tensions(
+    sys: System,
+    kind: AbstractConstraint,
+    constants: Any,
+    now: RobotData,
+    rows: tuple[Residual, ...],
+):
+    """Compute the tensions of one kind of constraint, `(ntendon, *batch)`, or zero."""
+    tendons, count = sys.tendons, sys.ntendon
+    if isinstance(kind, TendonLimit):
+        limited = [k for k, mark in enumerate(tendons.limited) if mark]
+        return put(rows[0][0] - rows[1][0], limited, count)
+    if isinstance(kind, TendonFriction):
+        with_friction = [k for k, mark in enumerate(tendons.has_friction) if mark]
+        return put(rows[0][0], with_friction, count)
+    if isinstance(kind, TendonEquality):
+        return coupling_tensions(sys, constants, now, rows[0][0])
+    return 0.0
+
+
+def reported_contacts(
+    prepared: Prepared, now: RobotData, forces: ByKind, size: int
+) -> ContactReport | None:
+    """Return the deepest contacts, with their forces at the solution; None if no shapes
+    can touch.
+
+    **Arguments:**
+
+    - `forces`: forces of all rows of constraints.
+    - `size`: number of rows of the report.
+    """
+    sys, rows = prepared.sys, _of_contacts(now.problem.rows)
+    if not size or not rows:
+        return None
+    motion = node_motion(tree(sys), now.kin, now.solution.qdd)
+    motion = with_world(motion, now.solution.qdd.shape[1:])
+    listed = tuple(each for each in rows if isinstance(each, ListedContacts))
+    dense = _dense_points(prepared, now, forces)
+    given = ReportedContacts(dense, listed, motion)
+    return contact_report(report_facts(sys, size), given)
+
+
+def _of_contacts(by_kind: ByKind) -> tuple:
+    """Return the entries of contacts, also those of subclasses."""
+    kinds = (kind for kind in by_kind if issubclass(kind, Contact))
+    return tuple(entry for kind in kinds for entry in by_kind[kind])
+
+
+def _dense_points(
+    prepared: Prepared, now: RobotData, forces: ByKind
+) -> DensePoints | None:
+    """Return the points that are always computed; None if there are none."""
+    sys, own = prepared.sys, contact_constants(prepared)
+    plan = split_plan(sys)[0]
+    if not plan.size:
+        return None
+    points, parameters = now.points, own.parameters
+    assert points is not None and parameters is not None, "a plan with pairs has points"
+    rows, forces_on_rows = map(_of_contacts, (now.problem.rows, forces))
+    wrenches = contact_wrenches_in_world(sys, plan, rows, forces_on_rows)
+    begun = onset(points.dist - parameters.friction.margin, now.onset_width)
+    return DensePoints(points, begun.exists & points.valid, *wrenches)
+
+
+def summed_wrenches(prepared: Prepared, now: RobotData, forces: ByKind) -> Force:
+    """Sum the forces of all contacts on each link, about the center of mass of its tree,
+    `(nlink, *batch)`.
+
+    **Arguments:**
+
+    - `forces`: forces of all rows of constraints.
+    """
+    sys, like = prepared.sys, now.solution.qdd
+    nodes, rows = tree(sys), _of_contacts(now.problem.rows)
+    zero = jnp.zeros((sys.nlink, *like.shape[1:]), like.dtype)
+    total = Force(*2 * (Vec3(zero, zero, zero),))
+    if not rows:
+        return total
+    centers = tree_centers(sys, nodes, now.fixed, now.kin)
+    dense = _dense_points(prepared, now, forces)
+    if dense is not None:
+        total = total + _dense_wrenches(sys, dense, centers)
+    origins = take_or_zero(now.kin.origin, nodes.link_nodes)
+    for each, force in zip(rows, _of_contacts(forces), strict=True):
+        if isinstance(each, ListedContacts):
+            ang, lin = take(force[0], range(sys.nlink))
+            total = total + Force(ang - ((centers - origins) ^ lin), lin)
+    return total
+
+
+def _dense_wrenches(sys: System, dense: DensePoints, centers) -> Force:
+    plan, parts, links = split_plan(sys)[0], [], []
+    for side, sign in ((0, -1.0), (1, 1.0)):
+        own = [sys.geoms.links[plan.pairs[pair][side]] for pair in plan.point_pairs]
+        moved = [k for k, link in enumerate(own) if link >= 0]
+        on = [own[k] for k in moved]
+        pos, push, twist = take((dense.points.pos, dense.force, dense.torque), moved)
+        part = force_at(pos - take(centers, on), push * sign)
+        parts.append(Force(part.ang + twist * sign, part.lin))
+        links += on
+    return accumulate(concatenate(parts), links, sys.nlink)
 
 
 def measure(prepared: Prepared, inputs: StepInputs, size: int, time):

@@ -8,7 +8,7 @@ from jaxtyping import Key
 
 from ..envs import AbstractEnv
 from ..model import System
-from ..model._changes import changed_parameters, with_same_structure
+from ..model.changes import changed_parameters, with_same_structure
 
 
 def batch(

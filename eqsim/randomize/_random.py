@@ -11,7 +11,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..model import System
-from ..model._fields import as_array
+from ..model.arrays import as_array
 
 
 Where = Callable[[System], Any]

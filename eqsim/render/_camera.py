@@ -10,7 +10,7 @@ from jax.core import Tracer
 
 from ..kinematics import forward
 from ..model import GeomKind, JointKind, System
-from ..model._shape_kinds import AnyKind
+from ..model.kinds import AnyKind
 from ._shapes import place, Placed
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, UInt8
 
 from ..io.mjcf._mujoco import engine
 from ..model import GeomKind
-from ..model._shape_kinds import require_known
+from ..model.kinds import require_known
 from ._assets import add_assets, Assets, raised, update_assets
 from ._camera import Camera, FIELD_OF_VIEW
 from ._opengl import context

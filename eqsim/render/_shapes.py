@@ -8,9 +8,9 @@ from jaxtyping import Array, Float
 
 from ..kinematics import forward
 from ..model import GeomKind, HullGraph, MeshSurfaces, System
-from ..model._shape_kinds import AnyKind
+from ..model.kinds import AnyKind
 from ..spatial import quaternion_matrix
-from ..spatial._rotation import normalize4
+from ..spatial.rotations import normalize4
 
 
 class Placed(NamedTuple):

@@ -4,7 +4,7 @@ motion."""
 from typing import Any, NamedTuple
 
 from ..constraint import RobotData
-from ..constraint._contact import ContactReport
+from ..constraint.contact import ContactReport
 from ..spatial import Vec3
 
 

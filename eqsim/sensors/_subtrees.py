@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..kinematics._forward import Pose, take_poses
-from ..kinematics._poses import attached_frames, carriers
+from ..kinematics.frames import attached_frames, carriers
+from ..kinematics.link_motion import Pose, take_poses
 from ..model import SensorKind, System, tree
-from ..model._gather import take, take_or_zero
+from ..model.arrays import take, take_or_zero
 from ..spatial import Sym3, Vec3
-from ..spatial._vector import congruence, diagonal, stack
+from ..spatial.vectors import congruence, diagonal, stack
+from ._frame_sensors import accelerations_at, object_link, object_poses
 from ._inputs import SensorInputs
 
 
@@ -130,4 +131,60 @@ SUBTREE_SENSORS: dict[SensorKind, Callable] = {
     SensorKind.SUBTREE_CENTER: _of_subtrees(lambda total: total.center),
     SensorKind.SUBTREE_VELOCITY: _of_subtrees(_mean_velocity),
     SensorKind.SUBTREE_ANGULAR_MOMENTUM: _of_subtrees(_angular_momentum),
+}
+
+
+def _inertial(sys: System, now: SensorInputs, links: Sequence[int], point: Vec3):
+    """Compute the rates of the momenta of links about a point: force and torque."""
+    bodies = moving_bodies(sys, now, links)
+    nodes = carriers(tree(sys), links)
+    rate = accelerations_at(sys, now, nodes, bodies.center)
+    force = rate.lin * bodies.mass
+    spin = bodies.ang ^ (bodies.inertia @ bodies.ang)
+    torque = (bodies.inertia @ rate.ang) + spin
+    return _total_interaction(force, torque + ((bodies.center - point) ^ force))
+
+
+def _total_interaction(force: Vec3, torque: Vec3) -> tuple[Vec3, Vec3]:
+    add = lambda v: Vec3(*(jnp.sum(x, axis=0, keepdims=True) for x in v))
+    return add(force), add(torque)
+
+
+def interactions(
+    sys: System, now: SensorInputs, chosen: Sequence[int]
+) -> list[tuple[Vec3, Vec3]]:
+    """Compute force and torque at the site of each sensor, in the axes of the site."""
+    found = []
+    for k in chosen:
+        site = sys.sensors.objects[k]
+        pose = object_poses(sys, now, [site])
+        links = subtrees(sys.links.parents)[object_link(sys, site)]
+        zero = Vec3(*(jnp.zeros_like(x) for x in pose.pos))
+        total = _inertial(sys, now, links, pose.pos) if links else (zero, zero)
+        for each in now.forces.wrenches:
+            own = [i for i, link in enumerate(each.links) if link in links]
+            if own:
+                pos, force, torque = take((each.pos, each.force, each.torque), own)
+                outer = _total_interaction(force, torque + ((pos - pose.pos) ^ force))
+                total = (total[0] - outer[0], total[1] - outer[1])
+        back = pose.rot.T
+        found.append((back @ total[0], back @ total[1]))
+    return found
+
+
+def forces(sys: System, now: SensorInputs, chosen: Sequence[int]):
+    """Compute interaction forces, `(n, 3, *batch)`."""
+    found = interactions(sys, now, chosen)
+    return jnp.concatenate([stack(force) for force, _ in found])
+
+
+def torques(sys: System, now: SensorInputs, chosen: Sequence[int]):
+    """Compute interaction torques, `(n, 3, *batch)`."""
+    found = interactions(sys, now, chosen)
+    return jnp.concatenate([stack(torque) for _, torque in found])
+
+
+INTERACTION_SENSORS: dict[SensorKind, Callable] = {
+    SensorKind.FORCE: forces,
+    SensorKind.TORQUE: torques,
 }

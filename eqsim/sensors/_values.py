@@ -1,21 +1,44 @@
-"""Values of all sensors of a robot, as a dictionary by name."""
+"""Sensors of the whole system: energies and time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax.numpy as jnp
+
+from ..dynamics._algorithms import kinetic_energy_of, potential_energy_of
 from ..model import Cutoff, SENSOR_FACTS, SensorKind, Stage, System
-from ..model._gather import take
+from ..model.arrays import take
 from ..spatial import at_least, at_most
 from ._contact_sensors import CONTACT_SENSORS
-from ._distance import DISTANCE_SENSORS
+from ._distances import DISTANCE_SENSORS, RAY_SENSORS
 from ._frame_sensors import FRAME_SENSORS
-from ._global import GLOBAL_SENSORS
 from ._inputs import SensorInputs
-from ._interaction import INTERACTION_SENSORS
-from ._joint_sensors import JOINT_SENSORS
-from ._rangefinder import RAY_SENSORS
-from ._subtrees import SUBTREE_SENSORS
-from ._tendon_sensors import ACTUATOR_SENSORS, TENDON_SENSORS
+from ._joint_sensors import ACTUATOR_SENSORS, JOINT_SENSORS, TENDON_SENSORS
+from ._subtrees import INTERACTION_SENSORS, SUBTREE_SENSORS
+
+
+def potential_energies(sys: System, now: SensorInputs, chosen: Sequence[int]):
+    """Compute the potential energy, `(n, 1, *batch)`."""
+    return jnp.stack(len(chosen) * [potential_energy_of(sys, now.data.q)[None]])
+
+
+def kinetic_energies(sys: System, now: SensorInputs, chosen: Sequence[int]):
+    """Compute the kinetic energy, `(n, 1, *batch)`."""
+    return jnp.stack(
+        len(chosen) * [kinetic_energy_of(sys, now.data.q, now.data.qd)[None]]
+    )
+
+
+def clocks(sys: System, now: SensorInputs, chosen: Sequence[int]):
+    """Return the time, `(n, 1, *batch)`."""
+    return jnp.stack(len(chosen) * [now.time[None] + jnp.zeros_like(now.data.q[:1])])
+
+
+GLOBAL_SENSORS: dict[SensorKind, Callable] = {
+    SensorKind.POTENTIAL_ENERGY: potential_energies,
+    SensorKind.KINETIC_ENERGY: kinetic_energies,
+    SensorKind.CLOCK: clocks,
+}
 
 
 _FUNCTIONS: dict[SensorKind, Callable] = {

@@ -12,7 +12,7 @@ from ._bounds import (
     outside as outside,
     positive_part as positive_part,
 )
-from ._rotation import (
+from .rotations import (
     axis_angle_matrix as axis_angle_matrix,
     exponential as exponential,
     integrate as integrate,
@@ -22,7 +22,7 @@ from ._rotation import (
     quaternion_matrix as quaternion_matrix,
     safe_sqrt as safe_sqrt,
 )
-from ._vector import (
+from .vectors import (
     ArticulatedInertia as ArticulatedInertia,
     Force as Force,
     force_at as force_at,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from .._agent import AbstractAgent
+from .._policies import AbstractAgent
 from . import _agent_laws as laws
 from ._agent_kit import AgentKit
 from ._check import bind, Check, Law, Report, run_checks

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.random as jr
 from jaxtyping import Array, Float
 
-from .._agent import AbstractAgent, AbstractOnlineAgent
+from .._policies import AbstractAgent, AbstractOnlineAgent
 from ..envs import AbstractEnv
 from ._check import NotApplicable
 from ._tools import counted_jit

@@ -6,8 +6,8 @@ import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
 
-from .._agent import AbstractRecurrentAgent
-from .._keys import is_key
+from .._errors import is_key
+from .._policies import AbstractRecurrentAgent
 from ._agent_kit import act, AgentKit, first_state, iterate, mean_reward
 from ._check import NotApplicable
 from ._compare import same_shapes, tree_allclose

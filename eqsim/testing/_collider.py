@@ -13,10 +13,10 @@ from jaxtyping import Array, Float
 from .._batching import batch_last
 from ..collision import contact_plan, detect, geom_frames
 from ..kinematics import forward
-from ..kinematics._forward import frames, kinematics
+from ..kinematics.link_motion import frames, kinematics
 from ..model import collider_of, JointKind, System, tree
 from ..spatial import Mat3, matrix_quaternion, multiply, quaternion_matrix
-from ..spatial._vector import stack
+from ..spatial.vectors import stack
 from ._check import bind, Check, Law, Report, run_checks
 from ._gradients import check_gradients
 from ._kernels import check_kernels

@@ -8,7 +8,7 @@ import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
 
-from .._keys import is_key
+from .._errors import is_key
 
 
 class Comparison:

@@ -11,14 +11,14 @@ import jax.tree_util as jtu
 import numpy as np
 
 from ..constraint import AbstractConstraint, AbstractRows, RobotData
-from ..constraint._newton import node_motion, Problem
-from ..constraint._rows import Terms, total
-from ..dynamics._articulated import project
-from ..dynamics._joint_space import symmetric_matrix
-from ..kinematics._forward import ascend
+from ..constraint.newton import node_motion, Problem
+from ..constraint.rows import Terms, total
+from ..dynamics.articulated import project
+from ..dynamics.joint_space import symmetric_matrix
+from ..kinematics.link_motion import ascend
 from ..model import State, System, tree
 from ..pipelines import Generalized
-from ..pipelines._forward import forward, prepare, Settings, StepInputs
+from ..pipelines.forward_dynamics import forward, prepare, Settings, StepInputs
 from ._check import bind, Check, Law, NotApplicable, Report, run_checks
 from ._gradients import check_gradients
 from ._pipeline_kit import double

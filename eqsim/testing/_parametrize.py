@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .._agent import AbstractAgent
+from .._policies import AbstractAgent
 from ..envs import AbstractEnv
 from ..pipelines import AbstractPipeline
 from ._agent import agent_checks

@@ -15,7 +15,7 @@ import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
 
-from .._keys import is_key
+from .._errors import is_key
 from ._check import NotApplicable
 from ._compare import leaf_name, tree_allclose
 

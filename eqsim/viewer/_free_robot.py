@@ -3,7 +3,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..envs import AbstractTask
-from ..envs._parts import physics
+from ..envs._gymnasium import physics
 from ..model import State, System
 from ..pipelines import AbstractPipeline
 

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from scipy.spatial.transform import Rotation
 
 from ..model import GeomKind, System
-from ..model._shape_kinds import AnyKind, require_known
+from ..model.kinds import AnyKind, require_known
 from ..render._shapes import looks
 from . import _solids as solids
 from ._solids import Solid

@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from .._controller import AbstractController, renewed
+from .._policies import AbstractController, renewed
 from ..envs import AbstractEnv, ResetOptions, Timestep
 from ..kinematics import forward
 from ..model import System

@@ -6,8 +6,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from .._controller import AbstractController
 from .._errors import check_count
+from .._policies import AbstractController
 from .._trajectory import Trajectory
 from ..envs import AbstractEnv
 from ..model import System

@@ -14,8 +14,7 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .._errors import check_count
-from .._keys import check_key
+from .._errors import check_count, check_key
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ..spatial import clamp
 from ._wrapper import AbstractStateful, AbstractStateless, check_env, Lifetime

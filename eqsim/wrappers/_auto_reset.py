@@ -8,7 +8,7 @@ import jax.random as jr
 from jax import lax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .._keys import check_key
+from .._errors import check_key
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ._wrapper import AbstractStateful, Lifetime, refuse_run
 

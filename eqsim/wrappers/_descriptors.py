@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from ..envs import AbstractEnv, Timestep
 from ..kinematics import forward
 from ..model import candidate_pairs, System
-from ..model._fields import as_array
+from ..model.arrays import as_array
 from ._randomization import robot
 from ._wrapper import AbstractReport, check_env, layers
 

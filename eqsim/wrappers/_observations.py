@@ -10,10 +10,9 @@ import jax.tree_util as jtu
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
-from .._errors import check_count, check_numbers
-from .._keys import check_key
+from .._errors import check_count, check_key, check_numbers
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
-from ..model._fields import as_array
+from ..model.arrays import as_array
 from ._wrapper import (
     AbstractReport,
     AbstractStateful,

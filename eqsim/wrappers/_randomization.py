@@ -11,11 +11,10 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._errors import check_shape
-from .._keys import check_key
+from .._errors import check_key, check_shape
 from ..envs import AbstractEnv, check_action, reset_options, ResetOptions, Timestep
 from ..model import System, validate
-from ..model._changes import changed_parameters, with_same_structure
+from ..model.changes import changed_parameters, with_same_structure
 from ._wrapper import (
     AbstractStateful,
     AbstractStateless,

@@ -8,8 +8,7 @@ import jax.random as jr
 import jax.tree_util as jtu
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._errors import check_count
-from .._keys import check_key, is_key
+from .._errors import check_count, check_key, is_key
 from ..envs import AbstractEnv, ResetOptions, Timestep
 from ._wrapper import AbstractPassThrough, AbstractWrapper, layers, Lifetime
 

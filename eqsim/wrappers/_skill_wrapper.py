@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .._keys import check_key
+from .._errors import check_key
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
-from ..model._fields import as_array
+from ..model.arrays import as_array
 from ._priors import AbstractPrior
 from ._wrapper import AbstractStateful, Lifetime, vector_size
 

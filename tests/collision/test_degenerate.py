@@ -9,10 +9,10 @@ from scipy.spatial.transform import Rotation
 
 import eqsim
 from eqsim.collision import Shape
-from eqsim.kinematics._forward import Pose
+from eqsim.kinematics.link_motion import Pose
 from eqsim.model import collider_of, GeomKind
 from eqsim.spatial import Mat3, Vec3
-from eqsim.spatial._vector import stack
+from eqsim.spatial.vectors import stack
 
 
 K = GeomKind

@@ -10,7 +10,7 @@ from _derivative_situations import meeting
 
 from eqsim import load_mjcf
 from eqsim.model import Collider, GeomKind
-from eqsim.model._pairs import _REGISTRY
+from eqsim.model.pairs import _REGISTRY
 from eqsim.testing import check_collider, ConformanceError
 from eqsim.testing._collider import broadcasts, ColliderKit
 

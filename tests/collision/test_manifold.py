@@ -20,11 +20,11 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from eqsim._batching import batch_last
-from eqsim.collision._points import Hulls, polygons_of, Shape
-from eqsim.kinematics._forward import Pose
+from eqsim.collision.points import Hulls, polygons_of, Shape
+from eqsim.kinematics.link_motion import Pose
 from eqsim.model import collider_of, GeomKind
 from eqsim.spatial import Mat3, Vec3
-from eqsim.spatial._vector import stack
+from eqsim.spatial.vectors import stack
 
 
 def box(x, y, z):

@@ -11,9 +11,9 @@ import pytest
 import eqsim
 from eqsim import Generalized, State
 from eqsim._batching import batch_last, full_batch
-from eqsim._calls import rows_together
+from eqsim._primitive import rows_together
 from eqsim.collision import contact_plan, list_contacts, split_frames, split_plan
-from eqsim.kinematics._forward import frames, kinematics
+from eqsim.kinematics.link_motion import frames, kinematics
 from eqsim.model import tree
 
 

@@ -11,10 +11,10 @@ from helpers import check_gradients
 from scipy.spatial.transform import Rotation
 
 from eqsim.collision import Shape
-from eqsim.kinematics._forward import Pose
+from eqsim.kinematics.link_motion import Pose
 from eqsim.model import collider_of, GeomKind
 from eqsim.spatial import Mat3, Vec3
-from eqsim.spatial._vector import stack
+from eqsim.spatial.vectors import stack
 
 
 MARGIN = 0.05

@@ -8,7 +8,7 @@ from detection import points_of
 
 from eqsim import Generalized, load_mjcf
 from eqsim._batching import batch_last
-from eqsim._calls import rows_together
+from eqsim._primitive import rows_together
 
 
 ROCK = ".1 0 0  -.1 .05 0  0 -.1 .02  0 .02 .15  .05 .05 -.1  -.04 -.03 -.12"

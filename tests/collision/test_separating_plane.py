@@ -10,16 +10,16 @@ from hypothesis import given, settings, strategies as st
 
 import eqsim
 from eqsim.collision._bounds import hull_changes, shape_boxes
-from eqsim.collision._cube_map import (
+from eqsim.collision._direction_tables import (
     CELLS,
     corner_directions,
     direction_tables,
     outer_point,
     TABLE_SIZE,
 )
-from eqsim.collision._points import Shape
-from eqsim.collision._separating_plane import ConvexBound, find_plane
-from eqsim.kinematics._forward import Pose
+from eqsim.collision._polytope_distance import ConvexBound, find_plane
+from eqsim.collision.points import Shape
+from eqsim.kinematics.link_motion import Pose
 from eqsim.model import GeomKind
 from eqsim.spatial import Mat3, Vec3, vec3
 

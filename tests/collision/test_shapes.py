@@ -11,12 +11,12 @@ from scipy.spatial.transform import Rotation
 import eqsim
 from eqsim._batching import batch_last
 from eqsim.collision import nearest_points, pair_points, Shape
-from eqsim.collision._shapes import _nearest
-from eqsim.kinematics._forward import Pose
+from eqsim.collision.primitives import _nearest
+from eqsim.kinematics.link_motion import Pose
 from eqsim.model import GeomKind
-from eqsim.model._pairs import touching_kinds
+from eqsim.model.pairs import touching_kinds
 from eqsim.spatial import Mat3, Vec3
-from eqsim.spatial._vector import stack
+from eqsim.spatial.vectors import stack
 
 
 SIZES = {

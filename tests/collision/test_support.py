@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 import eqsim
-from eqsim.collision._cores import Core, Corner
-from eqsim.collision._cube_map import corner_directions
-from eqsim.collision._points import hull_tables, Hulls
+from eqsim.collision._convex_shapes import Core, Corner
+from eqsim.collision._direction_tables import corner_directions
+from eqsim.collision.points import hull_tables, Hulls
 from eqsim.model import GeomKind
 from eqsim.spatial import Vec3, vec3
 

@@ -5,9 +5,9 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from eqsim.constraint import _rows, DenseJacobian, sparse_jacobian
-from eqsim.constraint._rows import total
-from eqsim.dynamics._joint_space import symmetric_matrix
+from eqsim.constraint import DenseJacobian, rows as _rows, sparse_jacobian
+from eqsim.constraint.rows import total
+from eqsim.dynamics.joint_space import symmetric_matrix
 from eqsim.spatial import Motion, Vec3
 
 

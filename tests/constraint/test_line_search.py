@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from eqsim.constraint._newton import least_share
+from eqsim.constraint.newton import least_share
 
 
 COUNT = 2000

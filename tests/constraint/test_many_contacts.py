@@ -11,7 +11,7 @@ from trajectories import converged
 
 import eqsim
 from eqsim import Generalized, State
-from eqsim.constraint._contact import contact_groups
+from eqsim.constraint.contact import contact_groups
 
 
 PAD = '<geom size=".03" pos="{} {} 0" mass=".05" contype="2" conaffinity="1"/>'

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from eqsim import Generalized, load_mjcf, State
-from eqsim.constraint import _newton, ALL, Newton
+from eqsim.constraint import ALL, Newton, newton as _newton
 from eqsim.model import tree
-from eqsim.pipelines._forward import forward, prepare, Settings, StepInputs
+from eqsim.pipelines.forward_dynamics import forward, prepare, Settings, StepInputs
 
 
 # Strong friction, the same contact twice, a large margin, a light link under a body that

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import check_gradients
 
-from eqsim.constraint._costs import impedance, softness
+from eqsim.constraint.costs import impedance, softness
 
 
 DT = jnp.array(0.002)

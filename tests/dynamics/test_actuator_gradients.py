@@ -15,7 +15,7 @@ from helpers import check_gradients, tree_allclose
 import eqsim
 from eqsim._batching import batch_last
 from eqsim.dynamics import actuator_forces, actuator_states, passive_forces
-from eqsim.dynamics._actuation import actuation_at, velocity_gain
+from eqsim.dynamics.actuation import actuation_at, velocity_gain
 from eqsim.io import load_mjcf
 from eqsim.model import random_configuration, State
 

@@ -10,7 +10,7 @@ from trajectories import draw
 
 from eqsim import load_mjcf
 from eqsim.dynamics import passive_forces
-from eqsim.dynamics._ellipsoids import added_mass
+from eqsim.dynamics.fluid import added_mass
 from eqsim.io import write_mjcf
 from eqsim.spatial import Vec3
 

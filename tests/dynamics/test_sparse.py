@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import check_gradients
 
-from eqsim.dynamics._joint_space import _elimination, linear_solver
+from eqsim.dynamics.joint_space import _elimination, linear_solver
 
 
 def chain(size: int, parents) -> list[int]:

@@ -17,9 +17,9 @@ from hypothesis import given, settings, strategies as st
 import eqsim.testing
 from eqsim import dynamics, Generalized, kinematics, Positional, Spring
 from eqsim.io import load_mjcf, write_mjcf
-from eqsim.kinematics._forward import Pose
-from eqsim.kinematics._tendons import _direction
 from eqsim.kinematics._wrapping import wrap
+from eqsim.kinematics.link_motion import Pose
+from eqsim.kinematics.tendon_paths import _direction
 from eqsim.model import (
     GeomKind,
     PathPoint,

@@ -8,8 +8,8 @@ import pytest
 from kernels.harness import Kernel
 
 import eqsim
-from eqsim._calls import known_values, Pattern, patterned
 from eqsim._kernels import _programs, pattern_of
+from eqsim._primitive import known_values, Pattern, patterned
 from eqsim.model import random_system
 
 

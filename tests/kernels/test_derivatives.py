@@ -13,9 +13,9 @@ import pytest
 from jax import lax
 from kernels.harness import Kernel, WIDTH
 
-from eqsim._each import each
 from eqsim._kernels._forward import FORWARD
 from eqsim._kernels._reverse import REVERSE
+from eqsim._lists import each
 
 
 BATCH = WIDTH + 1

@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, strategies as st
 
-from eqsim.model._gather import accumulate, put, take
+from eqsim.model.arrays import accumulate, put, take
 
 
 size = 6

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from eqsim.io import load_mjcf, write_mjcf
-from eqsim.model import _pairs, candidate_pairs, random_system, System
-from eqsim.model._pairs import touching_kinds
+from eqsim.model import candidate_pairs, pairs as _pairs, random_system, System
+from eqsim.model.pairs import touching_kinds
 
 
 def pairs_of_mujoco(m):

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from eqsim.io import load_mjcf
 from eqsim.model import check_state, GeomKind, random_system, validate
-from eqsim.model._pairs import _REGISTRY
+from eqsim.model.pairs import _REGISTRY
 
 
 TEXT = """

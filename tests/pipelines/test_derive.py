@@ -6,7 +6,7 @@ from jax.extend.core import jaxprs_in_params
 
 from eqsim import load_mjcf
 from eqsim.constraint import ALL, Newton
-from eqsim.pipelines._forward import derive, Settings
+from eqsim.pipelines.forward_dynamics import derive, Settings
 
 
 def primitives(jaxpr):

@@ -13,8 +13,8 @@ from eqsim import Generalized, load_mjcf, Positional, set_mocap, Spring, State
 from eqsim.constraint import ALL, Newton
 from eqsim.io import write_mjcf
 from eqsim.model import candidate_pairs, validate
-from eqsim.pipelines._forward import Settings
 from eqsim.pipelines._generalized import _derive
+from eqsim.pipelines.forward_dynamics import Settings
 
 
 # A paddle that pushes balls, and a hand on which a chain hangs.

@@ -10,7 +10,7 @@ from _reference import converge
 from helpers import check_gradients
 
 from eqsim import Generalized, load_mjcf, Positional, Spring, State
-from eqsim._calls import rows_together
+from eqsim._primitive import rows_together
 from eqsim.constraint import Contact
 from eqsim.pipelines import contact_wrenches, deepest_contacts, Euler
 from eqsim.pipelines._generalized import _compute_fn, _prepared

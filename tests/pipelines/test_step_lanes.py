@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import eqsim
-from eqsim._calls import rows_together
+from eqsim._primitive import rows_together
 
 
 SHAPES = {
@@ -66,8 +66,8 @@ def both(function, given, monkeypatch):
     run = lambda: jax.tree.map(np.asarray, jax.jit(lambda *xs: function(*xs))(*given))
     kernels = run()
     monkeypatch.setenv("EQSIM_KERNELS", "off")
-    monkeypatch.setattr("eqsim._lanes.MOST_LANES", 4)
-    monkeypatch.setattr("eqsim._lanes.MOST_IN_NEED", 2)
+    monkeypatch.setattr("eqsim._lists.MOST_LANES", 4)
+    monkeypatch.setattr("eqsim._lists.MOST_IN_NEED", 2)
     with rows_together():
         return kernels, run()
 

@@ -154,7 +154,7 @@ def test_kernels(name):
 @pytest.mark.parametrize("always", (0, 4096))
 def test_a_mesh_with_many_triangles(always, monkeypatch):
     """Triangles are visited in blocks, of large meshes only if a ray is near."""
-    monkeypatch.setattr("eqsim.sensors._ray_meshes._ALWAYS", always)
+    monkeypatch.setattr("eqsim.sensors._rays._ALWAYS", always)
     # Two robots, as compiled functions are kept.
     points = np.random.default_rng(0).normal(size=(300 + bool(always), 3))
     points *= 0.3 / np.linalg.norm(points, axis=1, keepdims=True)

@@ -17,7 +17,7 @@ from eqsim.spatial import (
     Vec3,
     vec3,
 )
-from eqsim.spatial._vector import (
+from eqsim.spatial.vectors import (
     cholesky_factor,
     cholesky_solve,
     congruence,

@@ -17,7 +17,7 @@ from eqsim.spatial import (
     safe_sqrt,
     Vec3,
 )
-from eqsim.spatial._rotation import normalize4, rotation_rate
+from eqsim.spatial.rotations import normalize4, rotation_rate
 
 
 RNG = np.random.default_rng(0)

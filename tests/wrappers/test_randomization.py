@@ -14,7 +14,7 @@ from toys import push, Rail
 import eqsim
 from eqsim import AbstractPipeline, AbstractTask, randomize, System
 from eqsim.model import Cone
-from eqsim.model._changes import with_same_structure
+from eqsim.model.changes import with_same_structure
 from eqsim.wrappers import AutoReset, DomainRandomization, TimeLimit
 
 

@@ -13,7 +13,7 @@ from ...model import (
     Gain,
     Transmission,
 )
-from ...model._actuators import velocity_gains
+from ...model.actuators import velocity_gains
 from ._actuator_laws import (
     read_motors,
     read_muscle_activations,

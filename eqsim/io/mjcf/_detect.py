@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...model import GeomKind
-from ...model._pairs import touching_kinds
+from ...model.pairs import touching_kinds
 from ._actuators import idle_actuators
 from ._equalities import simulated_equalities
 from ._flags import Flags

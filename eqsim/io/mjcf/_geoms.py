@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...model import GeomKind, Geoms, Pairs
-from ...model._pairs import CollisionRules, kinds_of_pairs, KindsOfPairs, select_pairs
+from ...model.pairs import CollisionRules, kinds_of_pairs, KindsOfPairs, select_pairs
 from ._colors import read_colors
 from ._flags import Flags
 from ._names import element_names

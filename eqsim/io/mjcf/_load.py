@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..._calls import patterned
 from ..._errors import check_count
+from ..._primitive import patterned
 from ...model import Cone, Integrator, System, validate
 from ._actuators import read_actuators
 from ._bodies import read_joints, read_links

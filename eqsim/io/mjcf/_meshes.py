@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...model import GeomKind, HeightFields, HullGraph, Meshes, MeshSurfaces
-from ...model._meshes import reference_vertices
+from ...model.meshes import reference_vertices
 from ._geoms import Contacts, used_data
 from ._names import element_names
 

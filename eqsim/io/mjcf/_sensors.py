@@ -14,9 +14,9 @@ from ...model import (
     SensorObject,
     Sensors,
 )
-from ...model._pairs import measured_kinds
-from ...model._sensors import Attachment
-from ...model._shape_kinds import AnyKind
+from ...model.kinds import AnyKind
+from ...model.pairs import measured_kinds
+from ...model.sensor_kinds import Attachment
 from ._geoms import Contacts
 from ._mujoco import engine
 from ._names import element_names

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...model import GeomKind, HeightFields, Meshes, System
-from ...model._shape_kinds import require_known
+from ...model.kinds import require_known
 from ...spatial import quaternion_matrix
 from ._mujoco import engine
 from ._xml import add_element

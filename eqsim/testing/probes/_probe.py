@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ..._keys import check_key
+from ..._errors import check_key
 from ...envs import (
     AbstractEnv,
     check_action,
@@ -18,7 +18,7 @@ from ...envs import (
 )
 from ...io import load_mjcf
 from ...model import check_state, State, System
-from ...model._fields import as_array
+from ...model.arrays import as_array
 from ...pipelines import AbstractPipeline, Generalized
 
 

@@ -9,7 +9,7 @@ from eqsim.io import load_mjcf, support_table, UnsupportedMJCF
 from eqsim.io.mjcf._feature import Status
 from eqsim.io.mjcf._unsupported import FEATURES
 from eqsim.model import GeomKind
-from eqsim.model._pairs import _REGISTRY
+from eqsim.model.pairs import _REGISTRY
 
 
 TEMPLATE = """

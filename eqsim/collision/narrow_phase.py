@@ -1,0 +1,215 @@
+"""The colliders: how each pair of shapes touches. A new pair is one line."""
+
+import dataclasses
+import functools as ft
+import hashlib
+import pathlib
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import jax.tree_util as jtu
+import numpy as np
+
+from .._primitive import are_rows_together
+from .._separate import separate
+from ..model import Collider, collider_of, GeomKind, register_collider
+from ..model.kinds import AnyKind
+from ..spatial import Mat3, Vec3
+from ._boxes import box_box, capsule_box
+from ._convex import convex_points
+from ._convex_shapes import FEW
+from ._manifold import capsule_cylinder_points, plane_mesh, polytope_points
+from ._terrain import terrain_collider
+from .points import apart, complete, ContactPoints, Hulls, Shape, together
+from .primitives import (
+    capsule_capsule,
+    capsule_cylinder,
+    plane_box,
+    plane_capsule,
+    plane_cylinder,
+    plane_ellipsoid,
+    plane_sphere,
+    sphere_box,
+    sphere_capsule,
+    sphere_cylinder,
+    sphere_sphere,
+)
+
+
+_K = GeomKind
+
+
+def _convex(first: GeomKind, second: GeomKind) -> Collider:
+    """Return the collider of a pair without its own formula."""
+    return Collider(ft.partial(convex_points, (first, second)), 1, one_by_one=True)
+
+
+def _one_by_one(
+    find: Callable, num_points: int, nearest: Callable | None = None
+) -> Collider:
+    """Return the collider of a pair with a long formula that does not depend on the
+    margin."""
+    without_margin = lambda one, two, margin: find(one, two)
+    return Collider(without_margin, num_points, one_by_one=True, nearest=nearest)
+
+
+def _polytopes(first: GeomKind, second: GeomKind, num_points: int) -> Collider:
+    """Return the collider of a pair that can touch along faces and edges."""
+    kinds = first, second
+    find, nearest = (ft.partial(f, kinds) for f in (polytope_points, convex_points))
+    return Collider(find, num_points, one_by_one=True, nearest=nearest)
+
+
+BUILT_IN: dict[tuple[AnyKind, AnyKind], Collider] = {
+    (_K.PLANE, _K.SPHERE): Collider(plane_sphere, 1),
+    (_K.PLANE, _K.CAPSULE): Collider(plane_capsule, 2),
+    (_K.PLANE, _K.ELLIPSOID): Collider(plane_ellipsoid, 1),
+    (_K.PLANE, _K.CYLINDER): Collider(plane_cylinder, 4),
+    (_K.PLANE, _K.BOX): Collider(plane_box, 8),
+    (_K.PLANE, _K.MESH): Collider(
+        ft.partial(plane_mesh, (_K.PLANE, _K.MESH)), 4, one_by_one=True
+    ),
+    (_K.SPHERE, _K.SPHERE): Collider(sphere_sphere, 1),
+    (_K.SPHERE, _K.CAPSULE): Collider(sphere_capsule, 1),
+    (_K.SPHERE, _K.ELLIPSOID): _convex(_K.SPHERE, _K.ELLIPSOID),
+    (_K.SPHERE, _K.CYLINDER): Collider(sphere_cylinder, 1),
+    (_K.SPHERE, _K.BOX): Collider(sphere_box, 1),
+    (_K.SPHERE, _K.MESH): _convex(_K.SPHERE, _K.MESH),
+    (_K.CAPSULE, _K.CAPSULE): Collider(capsule_capsule, 2),
+    (_K.CAPSULE, _K.ELLIPSOID): _convex(_K.CAPSULE, _K.ELLIPSOID),
+    (_K.CAPSULE, _K.CYLINDER): Collider(
+        capsule_cylinder_points,
+        2,
+        one_by_one=True,
+        nearest=lambda one, two, margin: capsule_cylinder(one, two),
+    ),
+    (_K.CAPSULE, _K.BOX): _one_by_one(capsule_box, 2),
+    (_K.CAPSULE, _K.MESH): _polytopes(_K.CAPSULE, _K.MESH, 2),
+    (_K.ELLIPSOID, _K.ELLIPSOID): _convex(_K.ELLIPSOID, _K.ELLIPSOID),
+    (_K.ELLIPSOID, _K.CYLINDER): _convex(_K.ELLIPSOID, _K.CYLINDER),
+    (_K.ELLIPSOID, _K.BOX): _convex(_K.ELLIPSOID, _K.BOX),
+    (_K.ELLIPSOID, _K.MESH): _convex(_K.ELLIPSOID, _K.MESH),
+    (_K.CYLINDER, _K.CYLINDER): _polytopes(_K.CYLINDER, _K.CYLINDER, 4),
+    (_K.CYLINDER, _K.BOX): _polytopes(_K.CYLINDER, _K.BOX, 4),
+    (_K.CYLINDER, _K.MESH): _polytopes(_K.CYLINDER, _K.MESH, 4),
+    (_K.BOX, _K.BOX): _one_by_one(
+        box_box, 8, ft.partial(convex_points, (_K.BOX, _K.BOX))
+    ),
+    (_K.BOX, _K.MESH): _polytopes(_K.BOX, _K.MESH, 4),
+    (_K.MESH, _K.MESH): _polytopes(_K.MESH, _K.MESH, 4),
+}
+_ON_TERRAIN = (_K.SPHERE, _K.CAPSULE, _K.ELLIPSOID, _K.CYLINDER, _K.BOX, _K.MESH)
+BUILT_IN |= {(_K.HFIELD, kind): terrain_collider(kind) for kind in _ON_TERRAIN}
+for kinds, collider in BUILT_IN.items():
+    register_collider(*kinds, collider)
+
+
+Kinds = tuple[AnyKind, AnyKind]
+
+
+def collide(kinds: Kinds, one: Shape, two: Shape, margin) -> ContactPoints:
+    """Return all points of pairs of shapes of two kinds, `(k, nslot, *batch)`."""
+    if is_long(collider_of(*kinds)) and shares_code(kinds, margin):
+        return _apart(kinds, one, two, margin)
+    return collide_in_place(kinds, one, two, margin)
+
+
+def collide_in_place(kinds: Kinds, one: Shape, two: Shape, margin) -> ContactPoints:
+    """Return what `collide` returns, as part of the program that calls it."""
+    collider = collider_of(*kinds)
+    if not collider.one_by_one or margin.shape[0] == 1:
+        return _collided(collider, are_rows_together(), one, two, margin)
+    (first, first_hulls), (second, second_hulls) = map(apart, (one, two))
+
+    def each(pair):
+        one, two, margin = jtu.tree_map(lambda x: x[None], pair)
+        one, two = together(one, first_hulls), together(two, second_hulls)
+        found = _collided(collider, are_rows_together(), one, two, margin)
+        return jtu.tree_map(lambda x: x[0], found)
+
+    return jax.vmap(each)((first, second, margin))
+
+
+# A collider is long: it is traced once for all its uses on a kind of device, and so is its
+# derivative.
+@ft.partial(jax.jit, static_argnums=(0, 1))
+def _collided(
+    collider: Collider, together: bool, one: Shape, two: Shape, margin
+) -> ContactPoints:
+    del together
+    arguments = (one, two, margin) if collider.one_by_one else (one, two)
+    slots = [complete(point) for point in collider.find(*arguments)]
+    return jtu.tree_map(lambda *xs: jnp.stack(xs, axis=1), *slots)
+
+
+# Colliders that are compiled apart.
+
+
+def is_long(collider: Collider) -> bool:
+    """Return whether a collider searches for the nearest points. The code of others is not
+    worth a call, which moves all points through memory."""
+    find = collider.find
+    return isinstance(find, ft.partial) and find.func in (
+        convex_points,
+        polytope_points,
+    )
+
+
+def shares_code(kinds: Kinds, margin) -> bool:
+    """Return whether functions of a pair of shapes can be compiled apart: the version of
+    the code of a collider must be known, and pairs are visited one by one, in kernels."""
+    built_in = collider_of(*kinds) is BUILT_IN.get(kinds)
+    return built_in and margin.shape[0] == 1 and not are_rows_together()
+
+
+@ft.lru_cache(maxsize=1)
+def code_version() -> str:
+    """Return a digest of everything that the code of colliders and contacts depends on."""
+    root, digest = pathlib.Path(__file__).parent.parent, hashlib.sha256()
+    names = "collision", "constraint", "kinematics", "model", "spatial"
+    files = [*root.glob("*.py"), *(x for n in names for x in (root / n).glob("*.py"))]
+    for file in sorted(files):
+        digest.update(file.read_bytes())
+    return f"jax {jax.__version__} {digest.hexdigest()}"
+
+
+_LEAST_CORNERS = 4
+"""Corners of polygons that all colliders have room for."""
+
+
+def shared_hulls(one: Shape, two: Shape) -> Hulls | None:
+    """Return what all pairs share of the hulls of meshes, with static numbers rounded so
+    that robots share code."""
+    hulls = one.hulls or two.hulls
+    if hulls is None or hulls.polygons is None or are_rows_together():
+        return hulls
+    own = hulls.polygons
+    most = 1 << (max(own.most, _LEAST_CORNERS) - 1).bit_length()
+    many = FEW + 1 if own.most_vertices > FEW else FEW
+    own = dataclasses.replace(own, most=most, most_vertices=many, most_around=0)
+    return Hulls(hulls.points, None, None, own)
+
+
+def _apart(kinds: Kinds, one: Shape, two: Shape, margin) -> ContactPoints:
+    def find(state, sizes, rest, tables):
+        poses, (numbers, margin) = iter(state), rest
+        one, two = (
+            together(Shape(next(poses), size, hulls), tables)
+            for size, hulls in zip(sizes, numbers, strict=True)
+        )
+        return jtu.tree_leaves(collide_in_place(kinds, one, two, margin))
+
+    tables, both = shared_hulls(one, two), (apart(one)[0], apart(two)[0])
+    state, sizes, numbers = ([shape[k] for shape in both] for k in range(3))
+    own = state, sizes, (numbers, margin)
+    shapes = [x.shape[1:] for x in jtu.tree_leaves(own)]
+    count = collider_of(*kinds).num_points
+    assert count is not None, "no height fields are listed"
+    shape = 1, count, *jnp.broadcast_shapes(*shapes)
+    number = jax.ShapeDtypeStruct(shape, margin.dtype)
+    flag = jax.ShapeDtypeStruct(shape, np.dtype(bool))
+    points = ContactPoints(number, Vec3(*[number] * 3), Mat3(*[number] * 9), flag)
+    results, treedef = jtu.tree_flatten(points)
+    name = f"{' '.join(kind.name for kind in kinds)} {code_version()}"
+    return jtu.tree_unflatten(treedef, separate(find, name, own, tables, results))

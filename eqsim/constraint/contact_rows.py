@@ -1,0 +1,566 @@
+r"""Rows of contacts, from a point, the parameters of its pair, and the motion of its two
+links.
+
+Parameters do not depend on the state. They are mixed from those of the two shapes.
+
+Sources: MuJoCo documentation, *Computation*, "Parameters"; `engine_collision_driver.c`
+(4.0: margins add up, gaps exert no force).
+"""
+
+import functools as ft
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.tree_util as jtu
+from jax import lax
+
+from ..collision import contact_plan, ContactPlan, ContactPoints, pair_margins
+from ..collision.plan import MOST_ANCHORED, pair_dimension, pair_priority
+from ..model import Cone, System
+from ..model.arrays import concatenate, per_row, take, take_or_zero
+from ..spatial import at_least, at_most, Force, force_at, Motion, Vec3
+from .costs import (
+    AbstractCost,
+    Elliptic,
+    impedance,
+    OneSided,
+    onset,
+    Pyramid,
+    Residual,
+    Softness,
+    softness,
+    stiffness_weight,
+)
+from .rows import combine, PointJacobian, Rows
+
+
+# Parameters, mixed from those of the two shapes.
+
+
+class Friction(NamedTuple):
+    """Friction and margin of each point, `(npoint, *batch)`.
+
+    - `coefficients`: sliding along two axes, torsional, rolling about two axes.
+    - `margin`: distance at which a contact begins, m.
+    """
+
+    coefficients: tuple[Any, Any, Any, Any, Any]
+    margin: Any
+
+
+class ContactParameters(NamedTuple):
+    """Parameters of each point, `(npoint, *batch)`.
+
+    - `friction`: friction and margin.
+    - `weight`: sum of the inverse weights of the two links.
+    - `soft`: softness of its rows.
+    - `friction_damping`: damping of the reference acceleration along friction axes, 1/s.
+    """
+
+    friction: Friction
+    weight: Any
+    soft: Softness
+    friction_damping: Any
+
+
+class Mixed(NamedTuple):
+    """Parameters of pairs or points."""
+
+    friction: list
+    solref: list
+    solref_friction: list
+    solimp: list
+
+
+def contact_parameters(
+    sys: System, plan: ContactPlan, link_weights
+) -> ContactParameters:
+    """Mix the parameters of the two shapes of each point.
+
+    **Arguments:**
+
+    - `link_weights`: inverse weights of the links, `(nlink, *batch)`.
+    """
+    facts = _pair_facts(sys, plan)
+    mixed = take(_mixed_parameters(sys, facts), facts.rows)
+    first, second = facts.links
+    weight = take_or_zero(link_weights, first) + take_or_zero(link_weights, second)
+    margin = _margins(sys, plan)
+    explicit, time = bool(facts.explicit), (sys.dt[None], sys.safe_solref)
+    return complete_parameters(mixed, margin, weight, time, explicit)
+
+
+def complete_parameters(
+    mixed: Mixed, margin, weight, time: tuple[Any, bool], explicit: bool
+) -> ContactParameters:
+    """Return the parameters of contacts from those of their pairs.
+
+    **Arguments:**
+
+    - `weight`: sum of the inverse weights of the two links.
+    - `time`: time step, and whether it bounds time constants, see `softness`.
+    - `explicit`: true if some pairs have parameters of their own.
+    """
+    soft = softness(mixed.solref, mixed.solimp, *time)
+    damping = soft.b
+    if explicit:
+        damping = _friction_damping(mixed, damping, time)
+    return ContactParameters(_friction(mixed, margin), weight, soft, damping)
+
+
+def contact_friction(sys: System, plan: ContactPlan) -> Friction:
+    """Compute coefficients of friction and margins only; coefficients that the contact
+    dimension (`condim`) leaves out are zero."""
+    facts = _pair_facts(sys, plan)
+    mixed = take(_mixed_parameters(sys, facts), facts.rows)
+    found = _friction(mixed, _margins(sys, plan))
+    has = lambda k: per_row([size > k + 1 for size in facts.condim], found.margin)
+    one, two, *rest = (mu * has(k) for k, mu in enumerate(found.coefficients))
+    return found._replace(coefficients=(one, two, *rest))
+
+
+def contact_dimensions(sys: System, plan: ContactPlan) -> tuple[int, ...]:
+    """Return the dimension of the contact space (`condim`) of each point."""
+    return _pair_facts(sys, plan).condim
+
+
+class _PairFacts(NamedTuple):
+    """Static facts about the pairs and points of a plan.
+
+    - `mixed`: first and second shapes of the pairs whose parameters are mixed.
+    - `priority`: priority rule of these pairs: 1 if the first shape has the higher
+        priority, -1 if the second does, else 0.
+    - `explicit`: entries of `sys.pairs`, which have parameters of their own.
+    - `rows`: row of the pair of each point in `mixed` and `explicit`, joined.
+    - `condim`: dimension of the contact space of each point.
+    - `links`: links of the two shapes of each point; -1: the world.
+    """
+
+    mixed: tuple[tuple[int, ...], tuple[int, ...]]
+    priority: tuple[int, ...]
+    explicit: tuple[int, ...]
+    rows: tuple[int, ...]
+    condim: tuple[int, ...]
+    links: tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def _pair_facts(sys: System, plan: ContactPlan) -> _PairFacts:
+    geoms = sys.geoms
+    condim = geoms.condim, sys.pairs.condim
+    return _cached_pair_facts(plan, geoms.links, geoms.priority, *condim)
+
+
+@ft.lru_cache(maxsize=256)
+def _cached_pair_facts(
+    plan: ContactPlan,
+    links: tuple[int, ...],
+    priority: tuple[int, ...],
+    condim: tuple[int, ...],
+    pair_condim: tuple[int, ...],
+) -> _PairFacts:
+    mixed = [i for i, pair in enumerate(plan.pairs) if pair[2] < 0]
+    explicit = [i for i, pair in enumerate(plan.pairs) if pair[2] >= 0]
+    row = {pair: k for k, pair in enumerate(mixed + explicit)}
+
+    order = lambda pair: pair_priority(pair, priority)
+    dimension = lambda pair: pair_dimension(pair, priority, condim, pair_condim)
+    at_point = [plan.pairs[i] for i in plan.point_pairs]
+    side = lambda pairs, k: tuple(pair[k] for pair in pairs)
+    mixed_pairs = [plan.pairs[i] for i in mixed]
+    return _PairFacts(
+        mixed=(side(mixed_pairs, 0), side(mixed_pairs, 1)),
+        priority=tuple(order(pair) for pair in mixed_pairs),
+        explicit=tuple(plan.pairs[i][2] for i in explicit),
+        rows=tuple(row[i] for i in plan.point_pairs),
+        condim=tuple(map(dimension, at_point)),
+        links=(
+            tuple(links[geom] for geom in side(at_point, 0)),
+            tuple(links[geom] for geom in side(at_point, 1)),
+        ),
+    )
+
+
+def _mixed_parameters(sys: System, facts: _PairFacts) -> Mixed:
+    """Return the parameters of the mixed and then of the explicit pairs."""
+    return concatenate([_mix(sys, facts), _explicit(sys, facts)])
+
+
+def _friction(mixed: Mixed, margin) -> Friction:
+    one, two, three, four, five = (at_least(mu, 1e-5) for mu in mixed.friction)
+    return Friction((one, two, three, four, five), margin)
+
+
+def _margins(sys: System, plan: ContactPlan):
+    return take(pair_margins(sys, plan), plan.point_pairs)
+
+
+def _friction_damping(mixed: Mixed, damping, time: tuple[Any, bool]):
+    """Return the damping by `solref_friction` where it is given, else `damping`."""
+    first, second = mixed.solref_friction
+    given = ((first > 0.0) == (second > 0.0)) & ((first != 0.0) | (second != 0.0))
+    own = softness(mixed.solref_friction, mixed.solimp, *time)
+    return jnp.where(given, own.b, damping)
+
+
+def _columns(x, n: int) -> list:
+    return [x[:, k] for k in range(n)]
+
+
+def _mix(sys: System, facts: _PairFacts) -> Mixed:
+    """Mix the parameters of the shapes of pairs."""
+    one, two = (take(geom_parameters(sys), side) for side in facts.mixed)
+    return mix_parameters(one, two, per_row(facts.priority, one.solmix))
+
+
+class GeomParameters(NamedTuple):
+    """Contact parameters of shapes: coefficients of friction (sliding, torsional,
+    rolling), and MuJoCo's `solref`, `solimp` and `solmix`."""
+
+    friction: list
+    solref: list
+    solimp: list
+    solmix: Any
+
+
+def geom_parameters(sys: System) -> GeomParameters:
+    """Return the contact parameters of all shapes, `(ngeom, *batch)`."""
+    geoms = sys.geoms
+    return GeomParameters(
+        _columns(geoms.friction, 3),
+        _columns(geoms.solref, 2),
+        _columns(geoms.solimp, 5),
+        geoms.solmix,
+    )
+
+
+def mix_parameters(one: GeomParameters, two: GeomParameters, priority) -> Mixed:
+    """Mix the parameters of two shapes.
+
+    **Arguments:**
+
+    - `priority`: 1 if the first shape has the higher priority, -1 if the second does,
+        else 0.
+    """
+    friction1, ref1, imp1, mix1 = one
+    friction2, ref2, imp2, mix2 = two
+    both_zero = (mix1 < 1e-15) & (mix2 < 1e-15)
+    share = jnp.where(both_zero, 0.5, mix1 / jnp.where(both_zero, 1.0, mix1 + mix2))
+    share = jnp.where(priority > 0, 1.0, jnp.where(priority < 0, 0.0, share))
+    mix = lambda a, b: share * a + (1.0 - share) * b
+    standard = ((ref1[0] > 0.0) & (ref2[0] > 0.0)) | (priority != 0)
+    solref = [jnp.where(standard, mix(a, b), at_most(a, b)) for a, b in zip(ref1, ref2)]
+    solimp = [mix(a, b) for a, b in zip(imp1, imp2)]
+    slide, spin, roll = (
+        jnp.where(priority == 0, at_least(a, b), mix(a, b))
+        for a, b in zip(friction1, friction2, strict=True)
+    )
+    none = [jnp.zeros_like(x) for x in solref]
+    friction = [slide, slide, spin, roll, roll]
+    return Mixed(friction, solref, none, solimp)
+
+
+def _explicit(sys: System, facts: _PairFacts) -> Mixed:
+    """Return the parameters of pairs that have their own."""
+    return take(explicit_parameters(sys), facts.explicit)
+
+
+def explicit_parameters(sys: System) -> Mixed:
+    """Return the parameters of `sys.pairs`."""
+    pairs = sys.pairs
+    return Mixed(
+        _columns(pairs.friction, 5),
+        _columns(pairs.solref, 2),
+        _columns(pairs.solref_friction, 2),
+        _columns(pairs.solimp, 5),
+    )
+
+
+# Groups of points that are treated alike.
+
+
+class ContactGroup(NamedTuple):
+    """Points that are treated alike.
+
+    - `points`: their places among all points.
+    - `condim`: dimension of the contact space.
+    - `nodes`: nodes of the first and second shapes.
+    - `anchored`: true if one of the two shapes stands still, and the points are rows of a
+        single node.
+    """
+
+    points: tuple[int, ...]
+    condim: int
+    nodes: tuple[tuple[int, ...], tuple[int, ...]]
+    anchored: bool
+
+    @property
+    def moving(self) -> tuple[int, ...]:
+        """Nodes of the shapes that move, where the others stand still."""
+        return tuple(map(max, *self.nodes))
+
+    @property
+    def signs(self) -> tuple[float, ...]:
+        """1 where the second shape is the one that moves, else -1."""
+        return tuple(1.0 if two >= 0 else -1.0 for two in self.nodes[1])
+
+
+def contact_groups(
+    sys: System, plan: ContactPlan | None = None
+) -> tuple[ContactGroup, ...]:
+    """Return the groups of the contact points of a plan; None: of all pairs."""
+    plan = contact_plan(sys) if plan is None else plan
+    return _groups(plan, contact_dimensions(sys, plan))
+
+
+@ft.lru_cache(maxsize=256)
+def _groups(plan: ContactPlan, condim: tuple[int, ...]) -> tuple[ContactGroup, ...]:
+    groups, places = [], range(plan.size)
+    on_world = [min(nodes) < 0 for nodes in plan.nodes]
+    alone = all(on_world) or sum(on_world) <= MOST_ANCHORED
+    for anchored in (True, False):
+        side = [k for k in places if (alone and on_world[k]) == anchored]
+        for size in sorted({condim[k] for k in side}):
+            own = tuple(k for k in side if condim[k] == size)
+            first, second = (tuple(plan.nodes[k][i] for k in own) for i in (0, 1))
+            groups.append(ContactGroup(own, size, (first, second), anchored))
+    return tuple(groups)
+
+
+# Rows.
+
+
+class ContactRows(NamedTuple):
+    """Rows of contacts that couple two links, `(n, *batch)`.
+
+    - `arms`: position of each contact about the origins of the trees of both nodes.
+    - `linear`, `angular`: axes of the residuals, see `PointJacobian`.
+    - `cost`, `offset`: cost and offset, see `Rows`.
+    """
+
+    arms: tuple[Vec3, Vec3]
+    linear: tuple[Vec3, ...]
+    angular: tuple[Vec3, ...]
+    cost: AbstractCost
+    offset: Residual
+
+    def residuals(self, one: Motion, two: Motion) -> Residual:
+        """Compute the residuals from the motion of both nodes."""
+        rate = two.at(self.arms[1]) - one.at(self.arms[0])
+        along = [axis | rate for axis in self.linear]
+        spin = two.ang - one.ang
+        along += [axis | spin for axis in self.angular]
+        return tuple(a + b for a, b in zip(along, self.offset, strict=True))
+
+    def wrench(self, force: Residual) -> "ContactWrench":
+        """Return the forces of the contacts from those of their residuals."""
+        n = len(self.linear)
+        twist = combine(self.angular, force[n:]) if self.angular else None
+        return ContactWrench(self.arms, combine(self.linear, force[:n]), twist)
+
+
+class ContactLaw(eqx.Module):
+    """Settings that contacts of one dimension share.
+
+    - `condim`: dimension of the contact space.
+    - `cone`: the shape of friction cones.
+    - `impratio`: ratio of frictional to normal impedance.
+    - `width`: width of the onset of contacts, m; None if it is abrupt.
+    """
+
+    condim: int = eqx.field(static=True)
+    cone: Cone = eqx.field(static=True)
+    impratio: Any
+    width: Any
+
+    @property
+    def kind(self) -> type[OneSided] | type[Pyramid] | type[Elliptic]:
+        """The class of the costs."""
+        if self.condim == 1:
+            return OneSided
+        return Pyramid if self.cone is Cone.PYRAMIDAL else Elliptic
+
+
+class ContactSource(eqx.Module):
+    """Data for the rows of a group of contacts.
+
+    - `group`: the group.
+    - `cone`: the shape of friction cones.
+    - `points`, `parameters`: all points and their parameters, those of other groups too.
+    - `origin`, `velocity`: origin of the tree, and velocity, of each node.
+    - `impratio`: ratio of frictional to normal impedance.
+    - `width`: width of the onset of contacts, m; None if it is abrupt.
+    """
+
+    group: ContactGroup = eqx.field(static=True)
+    cone: Cone = eqx.field(static=True)
+    points: ContactPoints
+    parameters: ContactParameters
+    origin: Vec3
+    velocity: Motion
+    impratio: Any
+    width: Any
+
+    @property
+    def law(self) -> ContactLaw:
+        """Settings that the contacts share."""
+        return ContactLaw(self.group.condim, self.cone, self.impratio, self.width)
+
+    def exists(self):
+        """Return which of the points are contacts, `(n, *batch)`."""
+        margin = self.parameters.friction.margin
+        dist, valid, margin = take(
+            (self.points.dist, self.points.valid, margin), self.group.points
+        )
+        return onset(dist - margin, self.width).exists & valid
+
+    def rows(self) -> ContactRows:
+        """Compute the rows of all points of the group."""
+        points, parameters = take((self.points, self.parameters), self.group.points)
+        ends = [
+            take_or_zero((self.origin, self.velocity), nodes)
+            for nodes in self.group.nodes
+        ]
+        return contact_rows(self.law, points, parameters, ends)
+
+
+def contact_rows(
+    law: ContactLaw,
+    points: ContactPoints,
+    parameters: ContactParameters,
+    ends: Sequence[tuple[Vec3, Motion]],
+) -> ContactRows:
+    """Compute the rows of contacts between two links.
+
+    **Arguments:**
+
+    - `ends`: origin of the tree and velocity of the nodes of both links; zero for the
+        world.
+    """
+    (one, first), (two, second) = ends
+    arms = points.pos - one, points.pos - two
+    rate = second.at(arms[1]) - first.at(arms[0])
+    axes = _axes(law, points, parameters, None)
+    velocity = [axis | rate for axis in axes.linear]
+    velocity += [axis | (second.ang - first.ang) for axis in axes.angular]
+    cost, offset = _cost(law, points, parameters, velocity)
+    return ContactRows(arms, axes.linear, axes.angular, cost, offset)
+
+
+class ContactWrench(NamedTuple):
+    """Forces of contacts on the second shape, `(k, *batch)`.
+
+    - `arms`: position of each contact about the origins of the trees of both nodes.
+    - `force`, `torque`: force, and torque about the contact.
+    """
+
+    arms: tuple[Vec3, Vec3]
+    force: Vec3
+    torque: Vec3 | None
+
+    def on_both(self) -> tuple[Force, Force]:
+        """Return the forces on both sides, about the origins of their trees."""
+        found = []
+        for arm, sign in zip(self.arms, (-1.0, 1.0), strict=True):
+            pull = force_at(arm, self.force * sign)
+            if self.torque is not None:
+                pull = Force(pull.ang + (self.torque * sign), pull.lin)
+            found.append(pull)
+        return found[0], found[1]
+
+
+def contact_wrench(rows: ContactRows, solved, motion) -> ContactWrench:
+    """Return the forces of contacts.
+
+    **Arguments:**
+
+    - `solved`: motion of both nodes at the solution, which decides on the pieces of costs.
+    - `motion`: motion of both nodes for which the forces are computed.
+    """
+    piece = rows.cost.piece(lax.stop_gradient(rows.residuals(*solved)))
+    return rows.wrench(rows.cost.force(piece, rows.residuals(*motion)))
+
+
+def with_world(tree, batch):
+    """Append zeros for the world."""
+
+    def one(x):
+        x = jnp.broadcast_to(x, (x.shape[0], *batch))
+        return jnp.concatenate([x, jnp.zeros_like(x[:1])])
+
+    return jtu.tree_map(one, tree)
+
+
+def anchored_rows(source: ContactSource) -> Rows:
+    """Compute the rows of contacts of which one side stands still."""
+    group = source.group
+    points, parameters = take((source.points, source.parameters), group.points)
+    axes = _axes(source.law, points, parameters, group.signs)
+    arm = points.pos - take(source.origin, group.moving)
+    speed = take(source.velocity, group.moving)
+    rate = speed.at(arm)
+    velocity = [axis | rate for axis in axes.linear]
+    velocity += [axis | speed.ang for axis in axes.angular]
+    cost, offset = _cost(source.law, points, parameters, velocity)
+    jacobian = PointJacobian(group.moving, arm, axes.linear, axes.angular)
+    return Rows(jacobian, cost, offset)
+
+
+class _Axes(NamedTuple):
+    linear: tuple[Vec3, ...]
+    angular: tuple[Vec3, ...]
+
+
+def _axes(law: ContactLaw, points, parameters, signs) -> _Axes:
+    """Return the axes of the residuals; with pyramids, friction axes are multiplied by
+    their coefficients.
+
+    **Arguments:**
+
+    - `signs`: -1 for points whose frame is turned, as the moving shape is the first one.
+    """
+    frame = [Vec3(*points.frame[3 * k : 3 * k + 3]) for k in range(3)]
+    if signs is not None:
+        sign = per_row(signs, points.dist)
+        frame = [axis * sign for axis in frame]
+    condim = law.condim
+    linear = frame[: min(condim, 3)]
+    angular = frame[: max(0, condim - 3)]
+    if law.cone is Cone.PYRAMIDAL:
+        scales = parameters.friction.coefficients
+        linear[1:] = [axis * mu for axis, mu in zip(linear[1:], scales[:2])]
+        angular = [axis * mu for axis, mu in zip(angular, scales[2:])]
+    return _Axes(tuple(linear), tuple(angular))
+
+
+def _cost(
+    law: ContactLaw,
+    points: ContactPoints,
+    parameters: ContactParameters,
+    velocity: list,
+) -> tuple[AbstractCost, Residual]:
+    """Return the cost of each contact, and the residuals at zero acceleration."""
+    soft, mu = parameters.soft, parameters.friction.coefficients
+    begun = onset(points.dist - parameters.friction.margin, law.width)
+    imp = impedance(soft, begun.violation)
+    inverse, impratio = parameters.weight, law.impratio[None]
+    pyramidal = law.cone is Cone.PYRAMIDAL
+    if law.kind is Pyramid:
+        # The pyramid is scaled by the coefficient along the first axis.
+        square = mu[0] * mu[0]
+        inverse = inverse * (2.0 * square * (1.0 + square) / impratio)
+    weight = stiffness_weight(imp, inverse) * begun.share
+    weight = jnp.where(begun.exists & points.valid, weight, 0.0)
+    damping = soft.b if pyramidal else parameters.friction_damping
+    offset = (
+        soft.b * velocity[0] + soft.k * imp * begun.violation,
+        *(damping * rate for rate in velocity[1:]),
+    )
+    if law.kind is OneSided:
+        return OneSided(weight), offset
+    if law.kind is Pyramid:
+        return Pyramid(weight), offset
+    own = mu[: law.condim - 1]
+    regular = mu[0] / jnp.sqrt(impratio)
+    return Elliptic(weight, own, regular + 0.0 * weight), offset

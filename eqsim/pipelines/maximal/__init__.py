@@ -1,0 +1,1 @@
+"""The maximal-coordinate pipelines `Spring` and `Positional`."""
