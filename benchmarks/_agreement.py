@@ -12,7 +12,7 @@ from _states import States
 from _variations import stacked
 
 import eqsim
-from eqsim.io.mjcf._names import element_names
+from eqsim.io.mjcf.mujoco_names import element_names
 
 
 class Outcome(NamedTuple):

@@ -11,7 +11,7 @@ from _separation import largest_separation, separation
 from _states import States
 
 import eqsim
-from eqsim.io.mjcf._names import element_names
+from eqsim.io.mjcf.mujoco_names import element_names
 
 
 _KINDS = {

@@ -16,7 +16,7 @@ from _states import controls
 
 import eqsim
 from eqsim.collision import contact_plan
-from eqsim.io.mjcf._names import element_names
+from eqsim.io.mjcf.mujoco_names import element_names
 
 
 CLOSE = 1e-6

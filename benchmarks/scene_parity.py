@@ -25,7 +25,7 @@ from _tables import caption, table
 from menagerie import SCENES
 
 import eqsim
-from eqsim.io.mjcf._names import element_names
+from eqsim.io.mjcf.mujoco_names import element_names
 
 
 LIMIT = 1e-9

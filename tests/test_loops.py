@@ -78,7 +78,7 @@ def test_robot_is_derived_once():
     run = lambda key: eqsim.rollout(env, policy, key, 3).last[0].q
     jaxpr = jax.make_jaxpr(run)(jax.random.key(0)).jaxpr
     assert count(jaxpr, "derive", inside="scan") == 0
-    assert count(jaxpr, "_compute_fn", inside="scan") == 1
+    assert count(jaxpr, "_compute", inside="scan") == 1
 
 
 def count(jaxpr, name, inside, within=False):

@@ -1,6 +1,6 @@
 """Collision detection: which shapes can touch, and where they do."""
 
-from . import narrow_phase as _colliders
+from . import narrow_phase as narrow_phase
 from ._detect import (
     detect as detect,
     geom_frames as geom_frames,

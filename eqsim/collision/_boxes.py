@@ -54,8 +54,8 @@ def capsule_box(capsule: Shape, box: Shape) -> list[Point]:
     axis = (box.pose.rot.T @ capsule.pose.rot.columns[2]) * capsule.size.y
     half = capsule.size.y
     fixed = lax.stop_gradient
-    found = _search(fixed(center), fixed(axis), fixed(box.size), fixed(half))
-    turn = lambda v: _turn(v, found.along)
+    found = _nearest_on_axis(fixed(center), fixed(axis), fixed(box.size), fixed(half))
+    turn = lambda v: _turned_to(v, found.along)
     first, move, valid = _places(turn(center), turn(axis), turn(box.size), half, found)
     points = []
     for place, exists in ((first, None), (first + move, valid)):
@@ -64,13 +64,13 @@ def capsule_box(capsule: Shape, box: Shape) -> list[Point]:
     return points
 
 
-def _turn(v: Vec3, along) -> Vec3:
+def _turned_to(v: Vec3, along) -> Vec3:
     """Permute axes cyclically such that axis `along` becomes z."""
     pick = lambda x, y, z: jnp.where(along == 0, x, jnp.where(along == 1, y, z))
     return Vec3(pick(v.y, v.z, v.x), pick(v.z, v.x, v.y), pick(v.x, v.y, v.z))
 
 
-def _search(center: Vec3, axis: Vec3, size: Vec3, half) -> _Nearest:
+def _nearest_on_axis(center: Vec3, axis: Vec3, size: Vec3, half) -> _Nearest:
     """Find the nearest feature; the first one of several equally near ones wins."""
     ends = [_end(center + (axis * end), size) for end in (-1.0, 1.0)]
     best, index = ends[0][0], jnp.zeros_like(ends[0][1])
@@ -78,7 +78,7 @@ def _search(center: Vec3, axis: Vec3, size: Vec3, half) -> _Nearest:
     best, index = jnp.where(closer, ends[1][0], best), jnp.where(closer, 1, index)
     for along in range(3):
         turn = lambda v: Vec3(*(v[(along + k) % 3] for k in (1, 2, 3)))
-        squares = _edges(along, turn(center), turn(axis), turn(size), half)
+        squares = _edge_squares(along, turn(center), turn(axis), turn(size), half)
         for k in range(4):
             closer = squares[k] < best - _TINY
             best = jnp.where(closer, squares[k], best)
@@ -106,7 +106,7 @@ def _end(point: Vec3, size: Vec3):
     return jnp.where(beside, jnp.inf, height * height), along, ~(x | y | z)
 
 
-def _edges(along: int, center: Vec3, axis: Vec3, size: Vec3, half):
+def _edge_squares(along: int, center: Vec3, axis: Vec3, size: Vec3, half):
     """Return squared distances of the four edges along z from the axis, in the order of
     the corners before the axes were turned; infinity for edges parallel to it."""
     fast, slow = [-1.0, 1.0, -1.0, 1.0], [-1.0, -1.0, 1.0, 1.0]
@@ -308,14 +308,14 @@ def box_box(a: Shape, b: Shape) -> list[Point]:
     rot = a.pose.rot.T @ b.pose.rot
     apart = b.pose.pos - a.pose.pos
     near, far = a.pose.rot.T @ apart, -(b.pose.rot.T @ apart)
-    axis = _search_box_box(*lax.stop_gradient((rot, near, far, a.size, b.size)))
+    axis = _least_overlap(*lax.stop_gradient((rot, near, far, a.size, b.size)))
     one, two = _square(rot), jnp.swapaxes(_square(rot), 0, 1)
-    choose = lambda x, y: _turn_box_box(
+    choose = lambda x, y: _axes_turned(
         _where(axis.first, jnp.stack(x), jnp.stack(y)), axis.own
     )
     axes = choose(one, two)
     other = _opposed(lax.stop_gradient(axes[2]), axis)
-    turned = lambda x: _turn_box_box(x, other)
+    turned = lambda x: _axes_turned(x, other)
     boxes = _Boxes(
         own=choose(a.size, b.size),
         other=turned(_where(axis.first, jnp.stack(b.size), jnp.stack(a.size))),
@@ -323,7 +323,7 @@ def box_box(a: Shape, b: Shape) -> list[Point]:
         axes=jnp.swapaxes(turned(jnp.swapaxes(axes, 0, 1)), 0, 1),
     )
     dist, pos, valid, up = _faces(boxes, axis.edge)
-    edge_dist, edge_pos, edge_normal = _edges_box_box(boxes)
+    edge_dist, edge_pos, edge_normal = _crossed_edges(boxes)
     normal = jnp.stack([0.0 * up, 0.0 * up, jnp.where(axis.first, up, -up)])
     normal = _where(axis.edge, edge_normal, normal)
     none = jnp.zeros_like(valid[1:])
@@ -355,7 +355,7 @@ def _where(condition, x, y):
     return jnp.where(lift(condition), lift(x), lift(y))
 
 
-def _turn_box_box(x, last):
+def _axes_turned(x, last):
     """Permute the first axis cyclically such that entry `last` becomes the last one."""
     after = lambda k: jnp.concatenate([x[k:], x[:k]])
     return _where(last == 0, after(1), _where(last == 1, after(2), x))
@@ -374,7 +374,7 @@ def _opposed(heights, axis: _Axis):
     return jnp.where(axis.edge, axis.other, face)
 
 
-def _search_box_box(rot: Mat3, near: Vec3, far: Vec3, one: Vec3, two: Vec3) -> _Axis:
+def _least_overlap(rot: Mat3, near: Vec3, far: Vec3, one: Vec3, two: Vec3) -> _Axis:
     """Find the axis of largest separation, by MuJoCo's preferences among equal ones."""
     r, p, s1, s2 = _square(rot), jnp.stack(near), jnp.stack(one), jnp.stack(two)
     size = jnp.abs(r)
@@ -527,7 +527,7 @@ def _distinct(points, valid, own):
     return jnp.stack(marks)
 
 
-def _edges_box_box(boxes: _Boxes):
+def _crossed_edges(boxes: _Boxes):
     """Return the distance, position and normal of the contact of two edges along z of the
     reference and along the last axis of the other box."""
     own, other, axes = boxes.own, boxes.other, boxes.axes

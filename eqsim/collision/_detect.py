@@ -238,7 +238,8 @@ def in_contact(sys: System, q: Float[Array, " nq"]) -> Bool[Array, ""]:
     return _touches(sys, q)
 
 
-def _touches_fn(sys: System, q):
+@batch_last
+def _touches(sys: System, q):
     (q,) = full_batch((q,), sys)
     nodes, (plan, listed) = tree(sys), split_plan(sys)
     fixed = frames(sys, nodes)
@@ -254,6 +255,3 @@ def _touches_fn(sys: System, q):
         for own in contacts.values():
             touches |= own.count > 0
     return touches
-
-
-_touches = batch_last(_touches_fn)

@@ -337,7 +337,7 @@ def plane_mesh(
     normal = one.pose.rot.columns[2]
     core = Core(kinds[1], two.size, two.hulls)
     down = two.pose.rot.T @ -normal
-    numbers, count = _corners(*lax.stop_gradient((solid(core), down)))
+    numbers, count = _lowest_vertices(*lax.stop_gradient((solid(core), down)))
     vertices = two.pose.point(core.vertex(numbers))
     dist = normal | (vertices - one.pose.pos)
     pos = vertices - (normal * (0.5 * dist))
@@ -352,7 +352,7 @@ def plane_mesh(
     ]
 
 
-def _corners(hull: Solid, down: Vec3) -> tuple[Any, Any]:
+def _lowest_vertices(hull: Solid, down: Vec3) -> tuple[Any, Any]:
     """Return the vertices that touch, `(4, *batch)`, and how many they are."""
     lowest = hull.core.support(down).number
     start, count = hull.meeting(lowest)
@@ -495,7 +495,7 @@ def _several(approach: Approach, margin):
     solids = solid(fixed.first), solid(fixed.second)
     found = touching(fixed, solids, approach.vertices, lax.stop_gradient(normal))
     meeting = _meeting(placed, found, normal, margin)
-    corners = _corners_manifold(lax.stop_gradient(meeting), found, margin)
+    corners = _overlap_corners(lax.stop_gradient(meeting), found, margin)
     point, outward = _evaluated(meeting, found, corners)
     return (*point, outward), corners.valid
 
@@ -546,7 +546,7 @@ def _normal(points: Vec3) -> Vec3:
     return unit(Vec3(*(jnp.sum(x, axis=0, keepdims=True) for x in area)))
 
 
-def _corners_manifold(meeting: _Meeting, found: Touching, margin) -> Corners:
+def _overlap_corners(meeting: _Meeting, found: Touching, margin) -> Corners:
     """Return where the points come from; without derivatives."""
     plane = Plane(_first(meeting.base), meeting.outward)
     base = plane.coordinates(meeting.base)

@@ -33,7 +33,7 @@ from ._direction_tables import (
 from .points import Shape, unit
 
 
-_STEPS = 10
+_PLANE_STEPS = 10
 _ROUNDING = 64
 
 
@@ -102,7 +102,7 @@ def find_plane(
         return _Search(
             direction - (apart * share),
             search.steps + 1,
-            search.done | found | (search.steps >= _STEPS - 1),
+            search.done | found | (search.steps >= _PLANE_STEPS - 1),
             search.apart | (found & ~search.done),
         )
 
@@ -508,7 +508,7 @@ def _nearest(dist):
     return rows
 
 
-_STEPS_separation = 32
+_DISTANCE_STEPS = 32
 # What Newton's method can begin with, as a share of the size of round shapes.
 # Distances beyond this, as a share of the size, are told from a penetration by this
 # search: the squares of the machine's rounding, times a safe number.
@@ -577,7 +577,7 @@ def _nearer(placed: Placed, reach, search: Search) -> Search:
     if placed.is_round:
         rounding = rounding + _ROUND_SHARE * jnp.sqrt(square * largest)
     # A comparison that is true for what is not a number too.
-    end = ~(square - along > rounding) | (search.steps >= _STEPS_separation)
+    end = ~(square - along > rounding) | (search.steps >= _DISTANCE_STEPS)
     # The plane through the vertex lies between the origin and the set.
     beyond = (along > 0.0) & (along * along > reach * reach * square)
     sure = beyond

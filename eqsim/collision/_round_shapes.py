@@ -328,20 +328,20 @@ def touching_feature(
     ]
     start = _started(placed, corners, normal)
     rounding = _rounding(vertex(placed, start.corners[0]))
-    for _, across, height, holds in caps:
+    for _, radial, height, holds in caps:
         # On the rim, up to rounding, a point is as far.
         found = holds & (height <= start.height + rounding)
         lower = ~holds & (height < start.height - rounding) & ~start.done
-        start = choose(once(lower), _at(placed, across), start)
+        start = choose(once(lower), _at(placed, radial), start)
         start = start._replace(done=start.done | found)
     going = lambda state: jnp.any(~state.done)
     end = lax.while_loop(going, lambda state: _improved(placed, state), start)
     least, face = end.height, jnp.zeros_like(end.count)
     direction = end.normal
-    for k, across, height, holds in caps:
+    for k, radial, height, holds in caps:
         # On the rim, the support function is the same up to rounding.
         better = holds & (height <= least + rounding)
-        direction = choose(better, across, direction)
+        direction = choose(better, radial, direction)
         least = jnp.where(better, height, least)
         face = jnp.where(better, k + 1, face)
     support = tuple(bare(each) for each in [placed.support(direction)] * 3)

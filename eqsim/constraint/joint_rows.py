@@ -55,16 +55,16 @@ class LimitedJoints(NamedTuple):
 def limited_joints(sys: System) -> LimitedJoints:
     """Return the limited hinges and slides."""
     kinds = (JointKind.REVOLUTE, JointKind.PRISMATIC)
-    return _limited(sys.joints.kinds, sys.joints.limited, kinds)
+    return _limited_joints(sys.joints.kinds, sys.joints.limited, kinds)
 
 
 def limited_balls(sys: System) -> LimitedJoints:
     """Return the limited spherical joints."""
-    return _limited(sys.joints.kinds, sys.joints.limited, (JointKind.SPHERICAL,))
+    return _limited_joints(sys.joints.kinds, sys.joints.limited, (JointKind.SPHERICAL,))
 
 
 @ft.lru_cache(maxsize=256)
-def _limited(
+def _limited_joints(
     kinds: tuple[JointKind, ...],
     limited: tuple[bool, ...],
     which: tuple[JointKind, ...],

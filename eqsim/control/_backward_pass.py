@@ -59,11 +59,9 @@ SMALL = 16
 Larger matrices are not worth unrolling."""
 
 
-def _backward_fn(model, gaps, mu, bounds):
+@batch_last
+def _kernel(model, gaps, mu, bounds):
     return over_batch(_backward, mu.ndim, model, gaps, mu, bounds)
-
-
-_kernel = batch_last(_backward_fn)
 
 
 def _backward(model: Expansion, gaps, mu, bounds) -> Feedback:

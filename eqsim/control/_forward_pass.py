@@ -175,12 +175,10 @@ def _search(problem: Problem, now: Search, feedback: Feedback, predicted):
     return _attempt(problem, now, feedback, size), size, accepted
 
 
-def _search_fn(problem, now, feedback, predicted):
+@batch_last
+def _kernel(problem, now, feedback, predicted):
     args = problem, now, feedback, predicted
     return over_batch(_search, now.cost.ndim, *args)
-
-
-_kernel = batch_last(_search_fn)
 
 
 def _closes_over_tracers(problem: Problem, now: Search) -> bool:

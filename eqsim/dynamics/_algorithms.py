@@ -87,7 +87,8 @@ def aba(
     return _aba(sys, q, qd, tau, external)
 
 
-def _aba_fn(sys, q, qd, tau, external):
+@batch_last
+def _aba(sys, q, qd, tau, external):
     body = rigid(sys, q)
     speed = velocities(sys, body.nodes, body.kin, qd)
     force = -inertial_forces(body.inertia, speed)
@@ -101,9 +102,6 @@ def _aba_fn(sys, q, qd, tau, external):
     invert = lambda b: solve(body.nodes, body.kin, factored, b, None)
     updates = armature_updates(sys, jac, invert)
     return apply_updates(updates, *solve(body.nodes, body.kin, factored, tau, force))[0]
-
-
-_aba = batch_last(_aba_fn)
 
 
 def crba(sys: System, q: Float[Array, " nq"]) -> Float[Array, "nv nv"]:
@@ -127,7 +125,8 @@ def crba(sys: System, q: Float[Array, " nq"]) -> Float[Array, "nv nv"]:
     return _crba(sys, q)
 
 
-def _crba_fn(sys, q):
+@batch_last
+def _crba(sys, q):
     body = rigid(sys, q)
     axes = dof_axes(body.nodes, body.kin)
     inertia = body.inertia.articulated()
@@ -136,9 +135,6 @@ def _crba_fn(sys, q):
         jac = armature_jacobian(sys, body.nodes, body.fixed, body.kin, q)
         matrix = matrix + tendon_inertia(sys, jac)
     return matrix
-
-
-_crba = batch_last(_crba_fn)
 
 
 def rnea(
@@ -210,14 +206,16 @@ def gravity_forces(sys: System, q: Float[Array, " nq"]) -> Float[Array, " nv"]:
     return _gravity_forces(sys, q)
 
 
-def _bias_forces_fn(sys, q, qd):
+@batch_last
+def _bias_forces(sys, q, qd):
     body = rigid(sys, q)
     speed = velocities(sys, body.nodes, body.kin, qd)
     force = ascend(body.nodes, inertial_forces(body.inertia, speed))
     return project(body.nodes, body.kin, force) + _tendon_forces(sys, body, q, qd, None)
 
 
-def _gravity_forces_fn(sys, q):
+@batch_last
+def _gravity_forces(sys, q):
     still = jnp.zeros((sys.nv, *(1 for _ in q.shape[1:])), q.dtype)
     body = rigid(sys, q)
     speed = velocities(sys, body.nodes, body.kin, still)
@@ -225,7 +223,8 @@ def _gravity_forces_fn(sys, q):
     return project(body.nodes, body.kin, force)
 
 
-def _rnea_fn(sys, q, qd, qdd, external):
+@batch_last
+def _rnea(sys, q, qd, qdd, external):
     body = rigid(sys, q)
     speed = velocities(sys, body.nodes, body.kin, qd)
     motion = descend(body.nodes, joint_motion(body.nodes, body.kin, qdd))
@@ -244,11 +243,6 @@ def _tendon_forces(sys, body: Rigid, q, qd, qdd):
     jac = armature_jacobian(sys, body.nodes, body.fixed, body.kin, q)
     tau = tendon_bias(sys, body.nodes, body.fixed, jac, q, qd)
     return tau if qdd is None else tau + tendon_inertia_times(sys, jac, qdd)
-
-
-_rnea = batch_last(_rnea_fn)
-_bias_forces = batch_last(_bias_forces_fn)
-_gravity_forces = batch_last(_gravity_forces_fn)
 
 
 def kinetic_energy(
@@ -349,16 +343,14 @@ def momentum(
     return _momentum(sys, q, qd)
 
 
-def _momentum_fn(sys, q, qd):
+@batch_last
+def _momentum(sys, q, qd):
     body = rigid(sys, q)
     velocity = descend(body.nodes, joint_motion(body.nodes, body.kin, qd))
     each = body.inertia @ velocity
     arm = body.kin.origin - center(sys, body.nodes, body.fixed, body.kin)
     ang = each.ang + (arm ^ each.lin)
     return jnp.stack([jnp.sum(x, axis=0) for x in (*ang, *each.lin)])
-
-
-_momentum = batch_last(_momentum_fn)
 
 
 def centered_inertias(sys: System, q: Float[Array, " nq"]) -> Float[Array, "nlink 10"]:
@@ -397,7 +389,8 @@ def centered_velocities(
     return _centered_velocities(sys, q, qd)
 
 
-def _centered_inertias_fn(sys: System, q):
+@batch_last
+def _centered_inertias(sys: System, q):
     nodes, links = tree(sys), sys.links
     fixed = frames(sys, nodes)
     kin = kinematics(sys, nodes, fixed, q)
@@ -410,17 +403,14 @@ def _centered_inertias_fn(sys: System, q):
     return jnp.stack([*total.ang, *total.moment, total.mass], axis=1)
 
 
-def _centered_velocities_fn(sys: System, q, qd):
+@batch_last
+def _centered_velocities(sys: System, q, qd):
     nodes = tree(sys)
     fixed = frames(sys, nodes)
     kin = kinematics(sys, nodes, fixed, q)
     motion, origin = link_motions(nodes, kin, qd)
     lin = motion.at(tree_centers(sys, nodes, fixed, kin) - origin)
     return jnp.stack([*motion.ang, *lin], axis=1)
-
-
-_centered_inertias = batch_last(_centered_inertias_fn)
-_centered_velocities = batch_last(_centered_velocities_fn)
 
 
 def passive_forces(
@@ -508,7 +498,8 @@ def _arguments(sys: System, state: State, ctrl):
     return sys, state.q, state.qd, state.act, ctrl
 
 
-def _passive_forces_fn(sys, q, qd):
+@batch_last
+def _passive_forces(sys, q, qd):
     body = rigid(sys, q)
     nodes, fixed, kin, _ = body
     force = compensation_forces(sys, nodes, fixed, kin)
@@ -524,15 +515,12 @@ def _passive_forces_fn(sys, q, qd):
     return tau if tendons is None else tau + tendon_forces(sys, *tendons, qd)
 
 
-def _actuator_forces_fn(sys, q, qd, act, ctrl):
+@batch_last
+def _actuator_forces(sys, q, qd, act, ctrl):
     return actuation_at(sys, q, qd, act, ctrl).tau
 
 
-def _actuator_states_fn(sys, q, qd, act, ctrl):
+@batch_last
+def _actuator_states(sys, q, qd, act, ctrl):
     now = actuation_at(sys, q, qd, act, ctrl)
     return now.length, now.velocity, now.force
-
-
-_passive_forces = batch_last(_passive_forces_fn)
-_actuator_forces = batch_last(_actuator_forces_fn)
-_actuator_states = batch_last(_actuator_states_fn)

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from ..kinematics.coordinates import dof_joints
 from ..kinematics.link_motion import ascend, Frames, frames, Kinematics, kinematics
-from ..kinematics.manifold import dof_joints
 from ..model import System, Tree, tree
 from ..model.arrays import per_row, take
 from ..spatial import safe_sqrt

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..kinematics.manifold import dof_joints
+from ..kinematics.coordinates import dof_joints
 from ..model import (
     Activation,
     ActivationState,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from ..kinematics.coordinates import displacement, dof_joints
 from ..kinematics.link_motion import (
     Frames,
     frames,
@@ -21,7 +22,6 @@ from ..kinematics.link_motion import (
     quaternions,
     Velocities,
 )
-from ..kinematics.manifold import displacement, dof_joints
 from ..model import JointKind, System, Transmission, Tree, tree
 from ..model.arrays import accumulate, concatenate, per_row, take
 from ..spatial import (

@@ -175,7 +175,8 @@ def _law(settings: Settings) -> ContactLaw:
     return law
 
 
-def _explain_fn(prepared: Prepared, inputs: StepInputs):
+@batch_last
+def _explain(prepared: Prepared, inputs: StepInputs):
     now = forward(prepared, full_batch(inputs, prepared))
     return now.solution.qdd, _violations(prepared, now), _depths(prepared, now)
 
@@ -205,4 +206,3 @@ def _depths(prepared: Prepared, now: RobotData):
 
 
 _derive = batch_last(derive)
-_explain = batch_last(_explain_fn)

@@ -1,5 +1,6 @@
 """Kinematics: poses, velocities, Jacobians, coordinates, tendons."""
 
+from .coordinates import difference as difference, integrate as integrate
 from .frames import (
     center_of_mass as center_of_mass,
     com_jacobian as com_jacobian,
@@ -13,7 +14,6 @@ from .frames import (
     site_poses as site_poses,
     SitePoses as SitePoses,
 )
-from .manifold import difference as difference, integrate as integrate
 from .tendon_paths import (
     tendon_jacobian as tendon_jacobian,
     tendon_lengths as tendon_lengths,

@@ -117,7 +117,8 @@ def world_site_poses(sys: System, tree: Tree, local: Pose, kin: Kinematics) -> P
     return take_poses(kin.pose, carriers(tree, sys.sites.links)) @ local
 
 
-def _site_poses_fn(sys: System, q):
+@batch_last
+def _site_poses(sys: System, q):
     nodes = tree(sys)
     fixed = frames(sys, nodes)
     kin = kinematics(sys, nodes, fixed, q)
@@ -126,7 +127,8 @@ def _site_poses_fn(sys: System, q):
     return stack(pose.pos), rot.reshape(sys.nsite, 3, 3, *rot.shape[2:])
 
 
-def _site_jacobian_fn(sys: System, q, site: int):
+@batch_last
+def _site_jacobian(sys: System, q, site: int):
     nodes = tree(sys)
     fixed = frames(sys, nodes)
     kin = kinematics(sys, nodes, fixed, q)
@@ -146,10 +148,6 @@ def point_jacobian(tree: Tree, kin: Kinematics, node: int, point: Vec3):
     column = Motion(axes.ang, axes.at(point - take(kin.origin, [node])))
     full = put(column, moves, len(dof_nodes))
     return jnp.stack([*full.ang, *full.lin])
-
-
-_site_poses = batch_last(_site_poses_fn)
-_site_jacobian = batch_last(_site_jacobian_fn)
 
 
 # Links.
@@ -219,7 +217,8 @@ def forward_velocity(
     return LinkVelocities(ang, lin)
 
 
-def _forward_fn(sys, q):
+@batch_last
+def _forward(sys, q):
     nodes = tree(sys)
     fixed = frames(sys, nodes)
     pose = link_poses(nodes, fixed, kinematics(sys, nodes, fixed, q))
@@ -227,17 +226,14 @@ def _forward_fn(sys, q):
     return stack(pose.pos), rot.reshape(sys.nlink, 3, 3, *rot.shape[2:])
 
 
-def _forward_velocity_fn(sys, q, qd):
+@batch_last
+def _forward_velocity(sys, q, qd):
     nodes = tree(sys)
     fixed = frames(sys, nodes)
     kin = kinematics(sys, nodes, fixed, q)
     motion, origin = link_motions(nodes, kin, qd)
     pose = link_poses(nodes, fixed, kin)
     return stack(motion.ang), stack(motion.at(pose.pos - origin))
-
-
-_forward = batch_last(_forward_fn)
-_forward_velocity = batch_last(_forward_velocity_fn)
 
 
 # Jacobians.
@@ -280,7 +276,8 @@ def jacobian(
     return _jacobian(sys, q, int(link), point)
 
 
-def _jacobian_fn(sys, q, link, point):
+@batch_last
+def _jacobian(sys, q, link, point):
     nodes = tree(sys)
     fixed = frames(sys, nodes)
     kin = kinematics(sys, nodes, fixed, q)
@@ -292,9 +289,6 @@ def _jacobian_fn(sys, q, link, point):
     if point is not None:
         pos = pose.point(Vec3(*(point[k][None] for k in range(3))))
     return point_jacobian(nodes, kin, node, pos)
-
-
-_jacobian = batch_last(_jacobian_fn)
 
 
 def center_of_mass(sys: System, q: Float[Array, " nq"]) -> Float[Array, "3"]:
@@ -346,14 +340,16 @@ def com_jacobian(sys: System, q: Float[Array, " nq"]) -> Float[Array, "3 nv"]:
     return _com_jacobian(sys, q)
 
 
-def _center_of_mass_fn(sys, q):
+@batch_last
+def _center_of_mass(sys, q):
     nodes = tree(sys)
     fixed = frames(sys, nodes)
     kin = kinematics(sys, nodes, fixed, q)
     return jnp.concatenate(center(sys, nodes, fixed, kin))
 
 
-def _com_velocity_fn(sys, q, qd):
+@batch_last
+def _com_velocity(sys, q, qd):
     nodes = tree(sys)
     fixed = frames(sys, nodes)
     kin = kinematics(sys, nodes, fixed, q)
@@ -363,7 +359,8 @@ def _com_velocity_fn(sys, q, qd):
     return jnp.concatenate(_total(momentum) * _inverse_mass(sys))
 
 
-def _com_jacobian_fn(sys, q):
+@batch_last
+def _com_jacobian(sys, q):
     nodes = tree(sys)
     fixed = frames(sys, nodes)
     kin = kinematics(sys, nodes, fixed, q)
@@ -372,11 +369,6 @@ def _com_jacobian_fn(sys, q):
     axes = dof_axes(nodes, kin)
     columns = (axes.lin * mass) + (axes.ang ^ moment)
     return jnp.stack(columns * _inverse_mass(sys))
-
-
-_center_of_mass = batch_last(_center_of_mass_fn)
-_com_velocity = batch_last(_com_velocity_fn)
-_com_jacobian = batch_last(_com_jacobian_fn)
 
 
 def center(sys: System, nodes: Tree, fixed: Frames, kin: Kinematics) -> Vec3:

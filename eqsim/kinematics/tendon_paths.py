@@ -22,6 +22,7 @@ from ..model.parts import Path
 from ..spatial import Force, force_at, safe_sqrt, Vec3
 from ..spatial.rotations import zero_length
 from ._wrapping import wrap
+from .coordinates import advance
 from .frames import attached_frames, carriers
 from .link_motion import (
     dof_axes,
@@ -32,7 +33,6 @@ from .link_motion import (
     Pose,
     take_poses,
 )
-from .manifold import advance
 
 
 # Structure of the paths.
@@ -554,18 +554,16 @@ def _at(sys: System, q) -> TendonKinematics:
     return tendon_kinematics(sys, nodes, tendon_frames(sys, fixed), kin, q)
 
 
-def _tendon_lengths_fn(sys: System, q):
+@batch_last
+def _tendon_lengths(sys: System, q):
     return _at(sys, q).length
 
 
-def _tendon_jacobian_fn(sys: System, q):
+@batch_last
+def _tendon_jacobian(sys: System, q):
     return _at(sys, q).jac
 
 
-def _tendon_velocities_fn(sys: System, q, qd):
+@batch_last
+def _tendon_velocities(sys: System, q, qd):
     return jnp.sum(_at(sys, q).jac * qd[None], axis=1)
-
-
-_tendon_lengths = batch_last(_tendon_lengths_fn)
-_tendon_jacobian = batch_last(_tendon_jacobian_fn)
-_tendon_velocities = batch_last(_tendon_velocities_fn)

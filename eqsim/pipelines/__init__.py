@@ -18,5 +18,8 @@ from ._pipeline import (
     Solved as Solved,
 )
 from .forward_dynamics import Prepared as Prepared
-from .maximal._pipelines import Positional as Positional, Spring as Spring
-from .maximal._rigid_bodies import PreparedBodies as PreparedBodies
+from .maximal import (
+    Positional as Positional,
+    PreparedBodies as PreparedBodies,
+    Spring as Spring,
+)

@@ -222,6 +222,9 @@ def _check_smoothing(smoothing) -> None:
         )
 
 
+_derive = batch_last(derive)
+
+
 def _prepare(pipeline: Generalized, sys: System) -> Prepared:
     smoothing = pipeline.smoothing
     if smoothing is not None:
@@ -240,7 +243,8 @@ def _prepared(
     return prepared, StepInputs(state.q, state.qd, state.act, ctrl, external)
 
 
-def _compute_fn(
+@batch_last
+def _compute(
     wanted: tuple[str, ...],
     integrator: AbstractIntegrator,
     size: int,
@@ -284,11 +288,7 @@ def _solved(
     return {name: found[name] for name in wanted}
 
 
-def _sensors_fn(size: int, prepared: Prepared, inputs: StepInputs, time):
+@batch_last
+def _sensors(size: int, prepared: Prepared, inputs: StepInputs, time):
     inputs, time = full_batch((inputs, time), prepared)
     return measure(prepared, inputs, size, time)
-
-
-_compute = batch_last(_compute_fn)
-_derive = batch_last(derive)
-_sensors = batch_last(_sensors_fn)

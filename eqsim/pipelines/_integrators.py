@@ -37,6 +37,7 @@ from ..dynamics.velocity_derivatives import (
     symmetric_damping,
     transposed,
 )
+from ..kinematics.coordinates import advance
 from ..kinematics.link_motion import (
     add,
     ascend,
@@ -45,7 +46,6 @@ from ..kinematics.link_motion import (
     joint_motion,
     split_dofs,
 )
-from ..kinematics.manifold import advance
 from ..model import Integrator, JointKind, System, Tree, tree
 from ..model.arrays import concatenate, take
 from ..spatial import ArticulatedInertia, Force, Mat3, Motion, Vec3

@@ -112,14 +112,12 @@ def contact_wrenches(
     return total
 
 
-def _tree_centers_fn(sys: System, q):
+@batch_last
+def _tree_centers(sys: System, q):
     nodes = tree(sys)
     fixed = frames(sys, nodes)
     centers = tree_centers(sys, nodes, fixed, kinematics(sys, nodes, fixed, q))
     return stack(centers)
-
-
-_tree_centers = batch_last(_tree_centers_fn)
 
 
 def deepest_contacts(

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..io.mjcf._mujoco import engine
+from ..io.mjcf.mujoco_names import engine
 from ._shapes import Looks
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, UInt8
 
-from ..io.mjcf._mujoco import engine
+from ..io.mjcf.mujoco_names import engine
 from ..model import GeomKind
 from ..model.kinds import require_known
 from ._assets import add_assets, Assets, raised, update_assets

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from ..io.mjcf._mujoco import engine
+from ..io.mjcf.mujoco_names import engine
 
 
 class NoOpenGL(RuntimeError):

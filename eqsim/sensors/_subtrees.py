@@ -142,10 +142,10 @@ def _inertial(sys: System, now: SensorInputs, links: Sequence[int], point: Vec3)
     force = rate.lin * bodies.mass
     spin = bodies.ang ^ (bodies.inertia @ bodies.ang)
     torque = (bodies.inertia @ rate.ang) + spin
-    return _total_interaction(force, torque + ((bodies.center - point) ^ force))
+    return _sum_wrenches(force, torque + ((bodies.center - point) ^ force))
 
 
-def _total_interaction(force: Vec3, torque: Vec3) -> tuple[Vec3, Vec3]:
+def _sum_wrenches(force: Vec3, torque: Vec3) -> tuple[Vec3, Vec3]:
     add = lambda v: Vec3(*(jnp.sum(x, axis=0, keepdims=True) for x in v))
     return add(force), add(torque)
 
@@ -165,7 +165,7 @@ def interactions(
             own = [i for i, link in enumerate(each.links) if link in links]
             if own:
                 pos, force, torque = take((each.pos, each.force, each.torque), own)
-                outer = _total_interaction(force, torque + ((pos - pose.pos) ^ force))
+                outer = _sum_wrenches(force, torque + ((pos - pose.pos) ^ force))
                 total = (total[0] - outer[0], total[1] - outer[1])
         back = pose.rot.T
         found.append((back @ total[0], back @ total[1]))

@@ -5,7 +5,7 @@ angular first; `q` and `qd` are MuJoCo's `qpos` and `qvel` (free joint: linear v
 in world axes, angular velocity in body axes). SI units.
 """
 
-from ._bounds import (
+from ._clamps import (
     at_least as at_least,
     at_most as at_most,
     clamp as clamp,

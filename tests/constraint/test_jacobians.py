@@ -5,7 +5,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from eqsim.constraint import DenseJacobian, rows as _rows, sparse_jacobian
+from eqsim.constraint import DenseJacobian, rows, sparse_jacobian
 from eqsim.constraint.rows import total
 from eqsim.dynamics.joint_space import symmetric_matrix
 from eqsim.spatial import Motion, Vec3
@@ -42,7 +42,7 @@ def test_products(pair):
 @pytest.mark.parametrize("most", (1024, 12, 1))
 def test_stiffness(pair, most, monkeypatch):
     """As one array, or several of at most so many products."""
-    monkeypatch.setattr(_rows, "_MOST_PRODUCTS", most)
+    monkeypatch.setattr(rows, "_MOST_PRODUCTS", most)
     weights = ((jr.uniform(jr.key(3), (ROWS, 2)),),)
     sparse, dense = (each.weigh(weights) for each in pair)
     np.testing.assert_allclose(matrix(sparse), matrix(dense), rtol=1e-12, atol=1e-14)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from eqsim import Generalized, load_mjcf, State
-from eqsim.constraint import ALL, Newton, newton as _newton
+from eqsim.constraint import ALL, Newton, newton
 from eqsim.model import tree
 from eqsim.pipelines.forward_dynamics import forward, prepare, Settings, StepInputs
 
@@ -75,11 +75,11 @@ def solve(sys, q, qd):
     now = forward(prepared, StepInputs(q, qd, none, none, None))
     nodes, problem = tree(last), now.problem
     qdd, pieces, converged = now.solution
-    motion = _newton.node_motion(nodes, problem.kin, qdd)
+    motion = newton.node_motion(nodes, problem.kin, qdd)
     every = problem.every_row
     x = [rows.residuals(motion, qdd) for rows in every]
     true = [rows.forces(rows.pieces(y), y) for rows, y in zip(every, x)]
-    forces = _newton.row_forces(problem, motion, qdd, pieces)
+    forces = newton.row_forces(problem, motion, qdd, pieces)
     found = [force for own in forces.values() for force in own]
     return problem, qdd, *gaps(nodes, problem, now.solution), true, found, converged
 
@@ -88,8 +88,8 @@ def gaps(nodes, problem, solution):
     """What is left of the forces, and what they are without a solution."""
     free = problem._replace(rows=OrderedDict())
     return (
-        _newton.residual(nodes, problem, solution.qdd, solution.pieces),
-        _newton.residual(nodes, free, 0 * solution.qdd, OrderedDict()),
+        newton.residual(nodes, problem, solution.qdd, solution.pieces),
+        newton.residual(nodes, free, 0 * solution.qdd, OrderedDict()),
     )
 
 
@@ -99,7 +99,7 @@ def again(sys, problem, settings):
 
     @jax.jit
     def run(problem):
-        solution = _newton.constrained(nodes, problem, settings)
+        solution = newton.constrained(nodes, problem, settings)
         return solution.qdd, *gaps(nodes, problem, solution), solution.converged
 
     return run(problem)

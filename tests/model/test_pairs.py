@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from eqsim.io import load_mjcf, write_mjcf
-from eqsim.model import candidate_pairs, pairs as _pairs, random_system, System
+from eqsim.model import candidate_pairs, pairs as pair_rules, random_system, System
 from eqsim.model.pairs import touching_kinds
 
 
@@ -128,7 +128,7 @@ def test_many_shapes():
 @given(st.integers(0, 10_000))
 def test_results_do_not_depend_on_the_size_of_blocks(seed):
     sys = random_system(seed, nlink=8)
-    rules = _pairs._rules(sys)
+    rules = pair_rules._rules(sys)
     expected = _pairs.select_pairs.__wrapped__(rules)
     with pytest.MonkeyPatch.context() as patch:
         for size in (1, 5, 64):

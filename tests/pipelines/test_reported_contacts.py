@@ -13,7 +13,7 @@ from eqsim import Generalized, load_mjcf, Positional, Spring, State
 from eqsim._primitive import rows_together
 from eqsim.constraint import Contact
 from eqsim.pipelines import contact_wrenches, deepest_contacts, Euler
-from eqsim.pipelines._generalized import _compute_fn, _prepared
+from eqsim.pipelines._generalized import _compute, _prepared
 from eqsim.testing import check_kernels
 
 
@@ -220,7 +220,7 @@ def _grouped(arguments, together):
     def run(dynamic):
         with rows_together(together):
             wanted = ("contacts", "contact_wrenches")
-            return _compute_fn(wanted, Euler(), 16, *eqx.combine(dynamic, static))
+            return _compute.__wrapped__(wanted, Euler(), 16, *eqx.combine(dynamic, static))
 
     return jax.jit(run)(dynamic)
 

@@ -78,10 +78,10 @@ def test_the_solver_runs_only_for_sensors_that_need_it():
 
 
 def direct(pipeline, sys, state, ctrl, external, time):
-    from eqsim.pipelines._generalized import _prepared, _sensors_fn
+    from eqsim.pipelines._generalized import _prepared, _sensors
 
     prepared, inputs = _prepared(pipeline, sys, state, ctrl, external)
-    return _sensors_fn(4, prepared, inputs, time)
+    return _sensors.__wrapped__(4, prepared, inputs, time)
 
 
 @pytest.mark.parametrize("seed", (0, 1))

@@ -9,24 +9,22 @@ import numpy as np
 from ..._errors import check_count
 from ..._primitive import patterned
 from ...model import Cone, Integrator, System, validate
-from ._actuators import read_actuators
-from ._bodies import read_joints, read_links
-from ._detect import Source
-from ._equalities import read_equalities
-from ._flags import read_flags
-from ._geoms import (
+from ._read_actuators import read_actuators
+from ._read_bodies import (
     find_contacts,
     has_medium,
     read_excludes,
     read_geoms,
+    read_height_fields,
+    read_joints,
+    read_links,
+    read_meshes,
     read_pairs,
 )
-from ._keyframes import read_keyframes
-from ._meshes import read_height_fields, read_meshes
-from ._sensors import read_sensors
+from ._read_elements import read_equalities, read_sensors, read_sites, read_tendons
 from ._source import compile_source
-from ._support import check_ignored, check_supported
-from ._tendons import read_sites, read_tendons
+from ._support import check_ignored, check_supported, Source
+from .mujoco_names import read_flags, read_keyframes
 
 
 _INTEGRATORS = (

@@ -1,15 +1,251 @@
-"""Sources of `load_mjcf`: a file, XML text, an `MjSpec`, an `MjModel`."""
+"""Limits on what a short MJCF file makes MuJoCo's compiler create: copies and sizes."""
 
+import contextlib
 import copy
+import html
+import math
 import os
 import pathlib
+import re
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ._expansion import check_expansion
-from ._mujoco import engine
+from .mujoco_names import engine
+
+
+MOST_COPIES = 30_000
+"""Elements that `<replicate>`, `<attach>`, `<flexcomp>` and `<composite>` may make."""
+MOST_ENTRIES = 2**24
+"""Entries of a height field, pixels of a texture, or numbers of a `<size>`."""
+MOST_SEGMENTS = 300
+"""Largest parameter of a builtin mesh, such as its number of segments."""
+# MuJoCo's compiler needs as long for n references to elements that are copied n times as
+# for n^2 / 50 other elements (measured with sensors and actuators, MuJoCo 4.0).
+_REFERENCES = 50
+_COPYING = ("replicate", "flexcomp", "composite")
+_REFERRING = ("sensor", "actuator", "tendon", "equality", "contact")
+_EXPANDS = re.compile(
+    "<(replicate|attach|flexcomp|composite|include|hfield|texture|mesh|size)"
+)
+_TAG = re.compile(
+    r"""<(?:!--.*?--|\?.*?\?|!\[CDATA\[.*?\]\]|![^>]*"""
+    r"""|(/?)([^\s<>/"'=!?]+)((?:[^<>"']|"[^"]*"|'[^']*')*+))>""",
+    re.DOTALL,
+)
+_ATTRIBUTE = re.compile(r"""([\w:.-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+
+
+class _Tag(NamedTuple):
+    """An opening tag, or a closing one, whose name begins with a slash."""
+
+    name: str
+    attributes: dict[str, str]
+    is_empty: bool
+
+
+class _Document:
+    """One model: the files that it includes, and those that it may attach, by name."""
+
+    def __init__(self):
+        self.included: set[str] = set()
+        self.models: dict[str, tuple[str, pathlib.Path]] = {}
+
+
+class _File(NamedTuple):
+    """A file to count, and where it is included or attached.
+
+    - `factor`: number of its copies.
+    - `copied`: true if its elements are copies.
+    - `prefix`: prefix of its names.
+    - `document`: the model that it is a part of.
+    """
+
+    text: str
+    folder: pathlib.Path
+    factor: float
+    copied: bool
+    prefix: str
+    document: _Document
+
+
+def check_expansion(
+    label: str,
+    text: str,
+    folder: str | os.PathLike,
+    assets: Mapping[str, bytes] | None,
+) -> None:
+    """Refuse MJCF text that makes more than MuJoCo's compiler can create in seconds.
+
+    Counts elements of nested `<replicate>` elements, included files and attached models
+    before they are made. References by sensors, actuators and others, which are copied
+    with the elements they refer to, count `n**2 / 50` each.
+
+    **Arguments:**
+
+    - `label`: name of the source in messages.
+    - `text`: the XML text, of which only ASCII characters matter.
+    - `folder`: the folder in which names of files are looked up.
+    - `assets`: contents of files by name.
+
+    **Raises:** `ValueError` with the element, its size and the limit.
+    """
+    if not _EXPANDS.search(text):
+        return
+    count = _Count(label, pathlib.Path(folder), assets or {})
+    count.pending.append(_File(text, count.folder, 1.0, False, "", _Document()))
+    while count.pending or count.attached:
+        if count.pending:
+            count.file(count.pending.pop())
+        else:
+            count.attach(*count.attached.pop())
+    for name in count.references:
+        if copies := count.copied.get(name, 0.0):
+            count.add(max(copies, copies * copies / _REFERENCES))
+
+
+class _Count:
+    """Number of elements that the files of one source make."""
+
+    def __init__(self, label: str, folder: pathlib.Path, assets: Mapping[str, bytes]):
+        self.label, self.folder, self.assets = label, folder, assets
+        self.pending: list[_File] = []
+        self.attached: list[tuple[_File, _Tag, float]] = []
+        self.made, self.largest, self.cause = 0.0, 0.0, ""
+        self.copied: dict[str, float] = {}
+        self.references: list[str] = []
+
+    def file(self, file: _File) -> None:
+        """Count the elements of one file, and queue the files it refers to."""
+        # Of each open element: copies of what it contains, and whether it has references.
+        opened = [(file.factor, file.copied, False)]
+        for tag in _tags(file.text):
+            if tag.name.startswith("/"):
+                del opened[max(len(opened) - 1, 1) :]
+                continue
+            _check_sizes(self.label, tag)
+            factor, copied, refers = opened[-1]
+            if tag.name in _COPYING:
+                own = _product(tag, "count")
+                factor, copied = factor * own, True
+                self._name_cause(tag, own, factor)
+            if copied:
+                self.add(factor)
+                name = file.prefix + tag.attributes.get("name", "")
+                self.copied[name] = max(self.copied.get(name, 0.0), factor)
+            if refers:
+                self._refer(file.prefix, tag)
+            self._queue(file, tag, factor, copied)
+            if not tag.is_empty:
+                opened.append((factor, copied, refers or tag.name in _REFERRING))
+
+    def add(self, elements: float) -> None:
+        self.made += elements
+        if self.made > MOST_COPIES:
+            raise ValueError(
+                f"{self.label} makes too many copies of elements, among others by "
+                f"{self.cause}. `load_mjcf` accepts {MOST_COPIES:,} copies; a sensor, "
+                "actuator or other reference to an element that is copied n times counts "
+                f"as n**2 / {_REFERENCES}. Lower `count`, or compile the file with MuJoCo "
+                "and pass the `mujoco.MjModel`."
+            )
+
+    def attach(self, file: _File, tag: _Tag, factor: float) -> None:
+        """Queue the model that an element attaches."""
+        self.cause = self.cause or f'<attach model="{tag.attributes["model"][:40]}">'
+        missing = "", file.folder
+        text, folder = file.document.models.get(tag.attributes["model"], missing)
+        prefix = file.prefix + tag.attributes.get("prefix", "")
+        self.pending.append(_File(text, folder, factor, True, prefix, _Document()))
+
+    def _name_cause(self, tag: _Tag, own: float, factor: float) -> None:
+        if factor > self.largest:
+            count = tag.attributes.get("count", "")[:40]
+            nested = "" if factor == own else f" ({factor:,.0f} in nested elements)"
+            self.largest, self.cause = factor, f'<{tag.name} count="{count}">{nested}'
+
+    def _refer(self, prefix: str, tag: _Tag) -> None:
+        values = {prefix + v for k, v in tag.attributes.items() if k != "name"}
+        # Copies are named after all files are counted.
+        self.references.extend(values)
+
+    def _queue(self, file: _File, tag: _Tag, factor: float, copied: bool) -> None:
+        document, name = file.document, tag.attributes.get("file", "")
+        if tag.name == "include" and name not in document.included:
+            document.included.add(name)
+            text, folder = self._read(name, file.folder)
+            part = _File(text, folder, factor, copied, file.prefix, document)
+            self.pending.append(part)
+        elif tag.name == "model":
+            text, folder = self._read(name, file.folder)
+            root = next(_tags(text), _Tag("", {}, True)).attributes.get("model", "")
+            document.models[tag.attributes.get("name", root)] = text, folder
+        elif tag.name == "attach" and "model" in tag.attributes:
+            self.attached.append((file, tag, factor))
+
+    def _read(self, name: str, folder: pathlib.Path) -> tuple[str, pathlib.Path]:
+        """Return the text that a name refers to, an asset or else a file, and its folder;
+        MuJoCo refuses names that refer to nothing."""
+        last = lambda x: x.replace("\\", "/").rsplit("/", 1)[-1].lower()
+        for key, content in self.assets.items():
+            if last(key) == last(name):
+                return content.decode("latin-1"), folder
+        for path in (folder / name, self.folder / name):
+            with contextlib.suppress(OSError, ValueError):
+                if path.is_file():
+                    return path.read_text("latin-1"), path.parent
+        return "", folder
+
+
+def _tags(text: str) -> Iterator[_Tag]:
+    """Yield tags up to the first that is not XML, where MuJoCo refuses the file."""
+    at = text.find("<")
+    while at >= 0 and (match := _TAG.match(text, at)):
+        if match[2]:
+            rest = match[3]
+            found = _ATTRIBUTE.findall(rest)
+            pairs = {name: html.unescape(one or two) for name, one, two in found}
+            yield _Tag(match[1] + match[2], pairs, rest.endswith("/"))
+        at = text.find("<", match.end())
+
+
+def _product(tag: _Tag, attribute: str) -> float:
+    """Return the product of the numbers of an attribute; MuJoCo refuses other words."""
+    product = 1.0
+    for word in tag.attributes.get(attribute, "").split():
+        try:
+            number = float(word)
+        except ValueError:
+            return 1.0
+        product *= number if number >= 1.0 else 1.0
+    return product
+
+
+def _check_sizes(label: str, tag: _Tag) -> None:
+    """Refuse height fields, textures and builtin meshes that fill the memory."""
+    limits: dict[str, tuple[float, int]] = {}
+    if tag.name == "hfield":
+        size = _product(tag, "nrow") * _product(tag, "ncol")
+        limits["nrow times ncol"] = size, MOST_ENTRIES
+    elif tag.name == "texture":
+        size = _product(tag, "width") * _product(tag, "height")
+        limits["width times height"] = size, MOST_ENTRIES
+    elif tag.name == "size":
+        for name in tag.attributes:
+            if name.startswith("nuser_"):
+                limits[name] = _product(tag, name), MOST_ENTRIES
+    elif tag.name == "mesh" and "builtin" in tag.attributes:
+        words = tag.attributes.get("params", "").split()
+        sizes = [_product(_Tag("", {"x": word}, True), "x") for word in words]
+        limits["the largest of params"] = max(sizes, default=1.0), MOST_SEGMENTS
+    for what, (size, most) in limits.items():
+        if size > most or math.isnan(size):
+            raise ValueError(
+                f"{label} is too large to compile: {what} of <{tag.name}> must be at "
+                f"most {most:,}, got {size:,.0f}. Lower it, or compile the file with "
+                "MuJoCo and pass the `mujoco.MjModel`."
+            )
 
 
 # The handlers of MuJoCo and of Python are those of the process: two threads that replace and

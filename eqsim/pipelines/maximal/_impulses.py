@@ -20,7 +20,7 @@ import numpy as np
 
 from ...collision import ContactPlan, ContactPoints
 from ...constraint import Friction, limited_balls, limited_joints
-from ...kinematics.manifold import advance
+from ...kinematics.coordinates import advance
 from ...model import GeomKind, System, Tree
 from ...model.arrays import accumulate, concatenate, put, take
 from ...spatial import (

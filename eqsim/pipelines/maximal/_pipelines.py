@@ -1,4 +1,8 @@
-"""Common parts of `Spring` and `Positional`: a step in maximal coordinates."""
+"""The pipelines `Spring` and `Positional`: a step in maximal coordinates.
+
+Both share `AbstractMaximal`: forward kinematics to bodies, substeps, and the projection of
+the bodies back to joint coordinates. They differ in how a substep treats constraints.
+"""
 
 import abc
 from typing import Any, NamedTuple
@@ -23,8 +27,8 @@ from ...dynamics.passive import (
     spring_forces,
 )
 from ...dynamics.tendon_forces import passive_tendon_forces, passive_tendons
+from ...kinematics.coordinates import advance
 from ...kinematics.link_motion import ascend, descend, joint_motion, kinematics
-from ...kinematics.manifold import advance
 from ...model import check_finite, check_state, State, System, tree
 from ...model.arrays import accumulate, as_array, concatenate, take
 from ...spatial import at_least, at_most, Force, force_at, positive_part, Vec3, vec3
@@ -264,6 +268,9 @@ class AbstractMaximal(AbstractPipeline):
         return _joint_drift(pipeline, prepared, inputs)
 
 
+_derive = batch_last(derive_bodies)
+
+
 def _prepared(
     pipeline: AbstractMaximal,
     sys: System | PreparedBodies,
@@ -364,7 +371,8 @@ def _substeps(pipeline: AbstractMaximal, prepared: PreparedBodies, inputs: StepI
     return step, end, jtu.tree_map(lambda x: jnp.mean(x, axis=0) / step.h, impulses)
 
 
-def _step_fn(pipeline, prepared: PreparedBodies, inputs: StepInputs):
+@batch_last
+def _step(pipeline, prepared: PreparedBodies, inputs: StepInputs):
     step, end, _ = _substeps(pipeline, prepared, inputs)
     return _end(pipeline, prepared, step, end)
 
@@ -404,7 +412,8 @@ def _end(
     return q, projection.qd, end.act
 
 
-def _advance_fn(pipeline, prepared: PreparedBodies, inputs: StepInputs):
+@batch_last
+def _advance(pipeline, prepared: PreparedBodies, inputs: StepInputs):
     step, end, (forces, actuators) = _substeps(pipeline, prepared, inputs)
     sys, inputs = prepared.sys, full_batch(inputs, prepared, pipeline)
     new = _end(pipeline, prepared, step, end)
@@ -448,7 +457,8 @@ def _constraint_forces(
     return total + project(nodes, kin, ascend(nodes, pushed))
 
 
-def _joint_drift_fn(pipeline, prepared: PreparedBodies, inputs: StepInputs):
+@batch_last
+def _joint_drift(pipeline, prepared: PreparedBodies, inputs: StepInputs):
     step, end, _ = _substeps(pipeline, prepared, inputs)
     sys, constants = prepared.sys, prepared.constants
     nodes, links, errors = tree(sys), [], []
@@ -462,10 +472,6 @@ def _joint_drift_fn(pipeline, prepared: PreparedBodies, inputs: StepInputs):
     return jnp.concatenate([stack(error.ang), stack(error.lin)], axis=1)
 
 
-_advance = batch_last(_advance_fn)
-_derive = batch_last(derive_bodies)
-_step = batch_last(_step_fn)
-_joint_drift = batch_last(_joint_drift_fn)
 
 
 class Spring(AbstractMaximal):

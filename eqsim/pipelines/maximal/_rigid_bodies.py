@@ -32,6 +32,7 @@ from ...dynamics.fluid import Ellipsoids
 from ...dynamics.motors import MuscleScale
 from ...dynamics.passive import armature, fluid_ellipsoids
 from ...dynamics.tendon_forces import tendon_constants, TendonConstants
+from ...kinematics.coordinates import advance
 from ...kinematics.link_motion import (
     dof_order,
     Frames,
@@ -40,7 +41,6 @@ from ...kinematics.link_motion import (
     kinematics,
     Pose,
 )
-from ...kinematics.manifold import advance
 from ...model import JointKind, System, Tree, tree
 from ...model.arrays import concatenate, put, take
 from ...spatial import exponential, Force, Mat3, Motion, quaternion_matrix, Sym3, Vec3

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from eqsim.io import load_mjcf
-from eqsim.io.mjcf._expansion import check_expansion, MOST_COPIES
+from eqsim.io.mjcf._source import check_expansion, MOST_COPIES
 
 
 HUGE = 2**31 - 1

@@ -6,8 +6,7 @@ import pytest
 from helpers import tree_allclose
 
 from eqsim.io import load_mjcf, support_table, UnsupportedMJCF
-from eqsim.io.mjcf._feature import Status
-from eqsim.io.mjcf._unsupported import FEATURES
+from eqsim.io.mjcf._support import FEATURES, Status
 from eqsim.model import GeomKind
 from eqsim.model.pairs import _REGISTRY
 

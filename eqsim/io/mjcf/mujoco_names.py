@@ -1,8 +1,17 @@
-"""Names of MuJoCo's elements, with generated names for elements without a name."""
+"""Lazy import of MuJoCo, when a file is read."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from ._mujoco import engine
+import numpy as np
+
+from ...model import Keyframes
+
+
+def engine() -> Any:
+    """Return the module `mujoco`, whose names type checkers do not know."""
+    import mujoco
+
+    return mujoco
 
 
 # For each kind of element, its count, its object type, and the array of its bodies.
@@ -74,3 +83,66 @@ def _filled(given: list[str], kind: str) -> tuple[str, ...]:
             taken.add(name)
         names.append(name)
     return tuple(names)
+
+
+class Flags(NamedTuple):
+    """The parts of the simulation that a model's flags enable.
+
+    **Arguments:**
+
+    - `contact`, `limit`, `frictionloss`, `equality`: kinds of constraints.
+    - `spring`, `damper`: joint springs and dampers.
+    - `passive`: gravity compensation and fluid forces.
+    - `gravity`, `actuation`, `clampctrl`, `filterparent`, `refsafe`, `eulerdamp`: flags
+        with the meaning of MJCF.
+    """
+
+    contact: bool
+    limit: bool
+    frictionloss: bool
+    equality: bool
+    spring: bool
+    damper: bool
+    passive: bool
+    gravity: bool
+    actuation: bool
+    clampctrl: bool
+    filterparent: bool
+    refsafe: bool
+    eulerdamp: bool
+
+
+def read_flags(model: Any) -> Flags:
+    """Read the flags of a `mujoco.MjModel`."""
+    mujoco = engine()
+    bit = mujoco.mjtDisableBit
+
+    def on(*bits) -> bool:
+        return not any(model.opt.disableflags & int(each) for each in bits)
+
+    return Flags(
+        contact=on(bit.mjDSBL_CONTACT, bit.mjDSBL_CONSTRAINT),
+        limit=on(bit.mjDSBL_LIMIT, bit.mjDSBL_CONSTRAINT),
+        frictionloss=on(bit.mjDSBL_FRICTIONLOSS, bit.mjDSBL_CONSTRAINT),
+        equality=on(bit.mjDSBL_EQUALITY, bit.mjDSBL_CONSTRAINT),
+        spring=on(bit.mjDSBL_SPRING),
+        damper=on(bit.mjDSBL_DAMPER),
+        passive=on(bit.mjDSBL_SPRING) or on(bit.mjDSBL_DAMPER),
+        gravity=on(bit.mjDSBL_GRAVITY),
+        actuation=on(bit.mjDSBL_ACTUATION),
+        clampctrl=on(bit.mjDSBL_CLAMPCTRL),
+        filterparent=on(bit.mjDSBL_FILTERPARENT),
+        refsafe=on(bit.mjDSBL_REFSAFE),
+        eulerdamp=on(bit.mjDSBL_EULERDAMP),
+    )
+
+
+def read_keyframes(model: Any) -> Keyframes:
+    """Convert the keyframes of a `mujoco.MjModel`, without their times."""
+    return Keyframes(
+        names=element_names(model, "key"),
+        q=np.array(model.key_qpos),
+        qd=np.array(model.key_qvel),
+        act=np.array(model.key_act),
+        ctrl=np.array(model.key_ctrl),
+    )

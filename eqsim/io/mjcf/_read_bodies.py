@@ -1,0 +1,479 @@
+"""Colors of MuJoCo's geoms, from materials and textures."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...model import (
+    GeomKind,
+    Geoms,
+    HeightFields,
+    HullGraph,
+    JointKind,
+    Joints,
+    Links,
+    Meshes,
+    MeshSurfaces,
+    Pairs,
+)
+from ...model.meshes import reference_vertices
+from ...model.pairs import CollisionRules, kinds_of_pairs, KindsOfPairs, select_pairs
+from .mujoco_names import element_names, engine, Flags, link_names
+
+
+_DEFAULT = (0.5, 0.5, 0.5, 1.0)
+
+Color = tuple[float, float, float, float]
+
+
+def read_colors(model: Any, geoms: np.ndarray) -> tuple[Color, ...]:
+    """Return red, green, blue and opacity of geoms of a `mujoco.MjModel`.
+
+    A geom without a color of its own has that of its material, times the mean color of the
+    texture, as nothing draws textures. Empty if no geom has a color or a material: gray
+    shapes of which some are transparent, because rays pass through them, count as such.
+    """
+    colors = model.geom_rgba[geoms].astype(float)
+    material = model.geom_matid[geoms]
+    has_material = (material >= 0) & np.all(colors == _DEFAULT, axis=1)
+    # Many geoms share few materials, and those share textures, which may be large.
+    role = engine().mjtTextureRole.mjTEXROLE_RGB.value
+    means: dict[int, np.ndarray] = {}
+    for each in np.unique(material[has_material]).tolist():
+        color = model.mat_rgba[each].astype(float)
+        texture = int(model.mat_texid[each, role])
+        if texture >= 0:
+            if texture not in means:
+                means[texture] = _mean(model, texture)
+            color[:3] *= means[texture]
+        colors[has_material & (material == each)] = color
+    found = tuple(
+        (round(red, 6), round(green, 6), round(blue, 6), round(opacity, 6))
+        for red, green, blue, opacity in colors.tolist()
+    )
+    return () if all(color[:3] == _DEFAULT[:3] for color in found) else found
+
+
+def _mean(model: Any, texture: int) -> np.ndarray:
+    """Return the mean color of a texture."""
+    channels = int(model.tex_nchannel[texture])
+    rows, columns = int(model.tex_height[texture]), int(model.tex_width[texture])
+    start = int(model.tex_adr[texture])
+    pixels = model.tex_data[start : start + rows * columns * channels]
+    # Rows are added first, because sums of contiguous numbers are fast.
+    by_row = pixels.reshape(rows, columns * channels).sum(axis=0, dtype=np.int64)
+    mean = by_row.reshape(columns, channels).sum(axis=0) / (rows * columns)
+    return (mean[:3] if channels >= 3 else np.full(3, mean[0])) / 255.0
+
+
+_KEPT = {kind.value: kind for kind in GeomKind}
+_WITH_DATA = (GeomKind.MESH, GeomKind.HFIELD)
+
+
+class Contacts(NamedTuple):
+    """The pairs that can touch in a `mujoco.MjModel`, and the geoms that become shapes.
+
+    **Arguments:**
+
+    - `pairs`: geom, geom, index of the explicit pair or -1; `(npair, 3)`.
+    - `kinds`: kinds of shapes of the pairs.
+    - `touching`: true for geoms that can touch something, `(ngeom,)`.
+    - `fluid`: true for geoms on whose ellipsoids fluid forces act, `(ngeom,)`.
+    - `kept`: geoms that become shapes, in order. Geoms of unsupported shape that touch
+        nothing and have no fluid forces are left out.
+    - `places`: index of each geom among the shapes, -1 if it is left out, `(ngeom,)`.
+    - `hulls`: meshes whose convex hull is kept: those of shapes that may collide.
+    - `has_gaps`: true if a geom that can touch something, or an explicit pair, has a gap.
+    """
+
+    pairs: np.ndarray
+    kinds: list[KindsOfPairs]
+    touching: np.ndarray
+    fluid: np.ndarray
+    kept: np.ndarray
+    places: np.ndarray
+    hulls: frozenset[int]
+    has_gaps: bool
+
+
+def find_contacts(model: Any, flags: Flags) -> Contacts:
+    """Find the geoms of a `mujoco.MjModel` that can touch, independently of their
+    shapes."""
+    none = np.zeros((0, 3), np.int32)
+    pairs = select_pairs(_rules(model, flags)) if flags.contact else none
+    touching = np.zeros(model.ngeom, bool)
+    touching[pairs[:, :2].ravel()] = True
+    fluid = (model.geom_fluid[:, 0] > 0) & has_medium(model, flags)
+    known = np.isin(model.geom_type, list(_KEPT))
+    kept = np.flatnonzero(known | touching | fluid)
+    places = np.full(model.ngeom, -1)
+    places[kept] = np.arange(len(kept))
+    return Contacts(
+        pairs=pairs,
+        kinds=kinds_of_pairs(pairs, model.geom_type),
+        touching=touching,
+        fluid=fluid,
+        kept=kept,
+        places=places,
+        hulls=_solid_meshes(model) if flags.contact else frozenset(),
+        has_gaps=bool(np.any(model.geom_gap[touching]) or np.any(model.pair_gap)),
+    )
+
+
+def _solid_meshes(model: Any) -> frozenset[int]:
+    """Return the meshes of shapes that may collide and whose hull has a volume."""
+    marks = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
+    marks[model.pair_geom1] = marks[model.pair_geom2] = True
+    marks &= model.geom_type == GeomKind.MESH.value
+    meshes = set(model.geom_dataid[marks].tolist())
+    return frozenset(mesh for mesh in meshes if model.mesh_graphadr[mesh] >= 0)
+
+
+def has_medium(model: Any, flags: Flags) -> bool:
+    """Test if there is a fluid."""
+    return bool(flags.passive and (model.opt.density > 0 or model.opt.viscosity > 0))
+
+
+def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
+    """Convert the geoms of a `mujoco.MjModel`, except dropped ones."""
+    keep = contacts.kept
+    names = element_names(model, "geom")
+    kinds = model.geom_type[keep]
+    return Geoms(
+        names=tuple(names[geom] for geom in keep.tolist()),
+        # Other kept shapes are used as ellipsoids for fluid forces.
+        kinds=tuple(_KEPT.get(kind, GeomKind.ELLIPSOID) for kind in kinds.tolist()),
+        links=_ints(model.geom_bodyid[keep] - 1),
+        condim=_ints(model.geom_condim[keep]),
+        priority=_ints(model.geom_priority[keep]),
+        contype=_ints(model.geom_contype[keep] * flags.contact),
+        conaffinity=_ints(model.geom_conaffinity[keep] * flags.contact),
+        fluid=tuple(contacts.fluid[keep].tolist()),
+        pos=model.geom_pos[keep],
+        quat=model.geom_quat[keep],
+        # MuJoCo computes the size of height fields.
+        size=np.where(
+            (kinds == GeomKind.HFIELD.value)[:, None], 0.0, model.geom_size[keep]
+        ),
+        friction=model.geom_friction[keep],
+        solref=model.geom_solref[keep],
+        solimp=model.geom_solimp[keep],
+        solmix=model.geom_solmix[keep],
+        margin=model.geom_margin[keep],
+        fluid_coefficients=model.geom_fluid[keep, 1:6],
+        data=_data(model, contacts),
+        colors=read_colors(model, keep),
+        groups=_groups(model, keep),
+    )
+
+
+def _groups(model: Any, keep: np.ndarray) -> tuple[int, ...]:
+    groups = _ints(model.geom_group[keep])
+    return groups if any(groups) else ()
+
+
+def used_data(model: Any, contacts: Contacts, kind: GeomKind) -> list[int]:
+    """Return the meshes or height fields that shapes refer to, in order."""
+    keep = contacts.kept
+    marks = model.geom_type[keep] == kind.value
+    return np.unique(model.geom_dataid[keep][marks]).tolist()
+
+
+def _data(model: Any, contacts: Contacts) -> tuple[int, ...]:
+    """Return, for each shape, its index among the kept meshes or height fields."""
+    kinds = model.geom_type[contacts.kept]
+    data = model.geom_dataid[contacts.kept]
+    places = np.full(len(kinds), -1)
+    for kind in _WITH_DATA:
+        marks = kinds == kind.value
+        places[marks] = np.searchsorted(used_data(model, contacts, kind), data[marks])
+    return _ints(places) if np.any(places >= 0) else ()
+
+
+def read_pairs(model: Any, flags: Flags, contacts: Contacts) -> Pairs:
+    """Convert the explicit contact pairs of a `mujoco.MjModel`."""
+    one, two = contacts.places[model.pair_geom1], contacts.places[model.pair_geom2]
+    keep = np.flatnonzero((one >= 0) & (two >= 0) & flags.contact)
+    return Pairs(
+        geoms=tuple(zip(one[keep].tolist(), two[keep].tolist())),
+        condim=_ints(model.pair_dim[keep]),
+        friction=model.pair_friction[keep],
+        solref=model.pair_solref[keep],
+        solref_friction=model.pair_solreffriction[keep],
+        solimp=model.pair_solimp[keep],
+        margin=model.pair_margin[keep],
+    )
+
+
+def read_excludes(model: Any) -> tuple[tuple[int, int], ...]:
+    """Convert the excluded pairs of bodies of a `mujoco.MjModel`."""
+    signatures = model.exclude_signature.tolist()
+    return tuple(((each >> 16) - 1, (each & 0xFFFF) - 1) for each in signatures)
+
+
+def _rules(model: Any, flags: Flags) -> CollisionRules:
+    return CollisionRules(
+        parents=_ints(model.body_parentid[1:] - 1),
+        jointed=tuple((model.body_jntnum[1:] > 0).tolist()),
+        mocap=tuple((model.body_mocapid[1:] >= 0).tolist()),
+        kinds=_ints(model.geom_type),
+        links=_ints(model.geom_bodyid - 1),
+        contype=_ints(model.geom_contype),
+        conaffinity=_ints(model.geom_conaffinity),
+        explicit=tuple(zip(model.pair_geom1.tolist(), model.pair_geom2.tolist())),
+        excludes=read_excludes(model),
+        filter_parent=flags.filterparent,
+    )
+
+
+def _ints(values: np.ndarray) -> tuple[int, ...]:
+    return tuple(values.tolist())
+
+
+_KINDS = (
+    JointKind.FREE,
+    JointKind.SPHERICAL,
+    JointKind.PRISMATIC,
+    JointKind.REVOLUTE,
+)
+
+
+def read_links(model: Any, flags: Flags) -> Links:
+    """Convert the bodies of a `mujoco.MjModel`; the world is not a link."""
+    body = slice(1, None)
+    # MuJoCo's flag 2: a diagonal mass matrix, only slides.
+    translating = (model.body_simple[body] == 2) & (model.body_dofnum[body] > 0)
+    gravcomp = model.body_gravcomp[body]
+    return Links(
+        names=link_names(model),
+        parents=tuple(int(parent) - 1 for parent in model.body_parentid[body]),
+        translating=tuple(bool(mark) for mark in translating),
+        mocap=tuple(bool(mark) for mark in model.body_mocapid[body] >= 0),
+        pos=model.body_pos[body],
+        quat=model.body_quat[body],
+        mass=model.body_mass[body],
+        com=model.body_ipos[body],
+        inertia=model.body_inertia[body],
+        inertia_quat=model.body_iquat[body],
+        gravity_compensation=gravcomp if flags.passive else np.zeros_like(gravcomp),
+    )
+
+
+def read_joints(model: Any, flags: Flags) -> Joints:
+    """Convert the joints of a `mujoco.MjModel`."""
+    kinds = tuple(_KINDS[kind] for kind in model.jnt_type)
+    limited = tuple(
+        bool(limited) and flags.limit and kind is not JointKind.FREE
+        for limited, kind in zip(model.jnt_limited, kinds)
+    )
+    # MuJoCo limits actuator forces only on hinges and slides.
+    force_limited = tuple(
+        bool(limited) and kind.nv == 1
+        for limited, kind in zip(model.jnt_actfrclimited, kinds)
+    )
+    lifted = flags.passive and bool(np.any(model.body_gravcomp))
+    frictionloss = model.dof_frictionloss * flags.frictionloss
+    return Joints(
+        names=element_names(model, "joint"),
+        kinds=kinds,
+        links=tuple(int(body) - 1 for body in model.jnt_bodyid),
+        limited=limited,
+        has_friction=tuple(bool(loss > 0) for loss in frictionloss),
+        force_limited=force_limited,
+        actuator_gravity=tuple(bool(mark) and lifted for mark in model.jnt_actgravcomp),
+        anchor=model.jnt_pos,
+        axis=model.jnt_axis,
+        range=model.jnt_range,
+        limit_margin=model.jnt_margin,
+        limit_solref=model.jnt_solref,
+        limit_solimp=model.jnt_solimp,
+        stiffness=model.jnt_stiffness * flags.spring,
+        ref=model.qpos0,
+        spring_ref=model.qpos_spring,
+        damping=model.dof_damping * flags.damper,
+        armature=model.dof_armature,
+        frictionloss=frictionloss,
+        friction_solref=model.dof_solref,
+        friction_solimp=model.dof_solimp,
+        stiffness_poly=_or_none(model.jnt_stiffnesspoly * flags.spring),
+        damping_poly=_or_none(model.dof_dampingpoly * flags.damper),
+        force_range=model.jnt_actfrcrange if any(force_limited) else None,
+    )
+
+
+def _or_none(values: np.ndarray) -> np.ndarray | None:
+    """Return the values, or None if all are zero."""
+    return values if np.any(values) else None
+
+
+def read_meshes(model: Any, contacts: Contacts) -> Meshes:
+    """Convert the meshes of a `mujoco.MjModel` that shapes refer to.
+
+    Only meshes of shapes that may collide keep the convex hull."""
+    used = used_data(model, contacts, GeomKind.MESH)
+    if not used:
+        return Meshes.none()
+    names = element_names(model, "mesh")
+    parts = [_read_mesh(model, mesh, mesh in contacts.hulls) for mesh in used]
+    hulls = [part.hull for part in parts]
+    return Meshes(
+        names=tuple(names[mesh] for mesh in used),
+        hulls=HullGraph(
+            vertex_starts=_starts([len(part.vertices) for part in parts]),
+            neighbor_starts=_starts(_joined([hull.neighbors.sizes for hull in hulls])),
+            neighbors=_joined([hull.neighbors.entries for hull in hulls]),
+            polygon_starts=_starts([len(hull.polygons.sizes) for hull in hulls]),
+            corner_starts=_starts(_joined([hull.polygons.sizes for hull in hulls])),
+            corners=_joined([hull.polygons.entries for hull in hulls]),
+            reference=np.concatenate(
+                [reference_vertices(part.vertices) for part in parts]
+            ),
+        ),
+        surfaces=MeshSurfaces(
+            other_starts=_starts([len(part.others) for part in parts]),
+            face_starts=_starts([len(part.faces) for part in parts]),
+            faces=np.concatenate([part.faces for part in parts]),
+            order=_joined([part.order for part in parts]),
+        ),
+        vertices=np.concatenate([part.vertices for part in parts]),
+        other_vertices=np.concatenate([part.others for part in parts]),
+    )
+
+
+def read_height_fields(model: Any, contacts: Contacts, capacity: int) -> HeightFields:
+    """Convert the height fields of a `mujoco.MjModel` that shapes refer to."""
+    used = used_data(model, contacts, GeomKind.HFIELD)
+    names = element_names(model, "hfield")
+    rows, columns = model.hfield_nrow, model.hfield_ncol
+    heights = [np.zeros(0)]
+    for field in used:
+        start = int(model.hfield_adr[field])
+        stop = start + int(rows[field] * columns[field])
+        # MuJoCo stores heights as single-precision fractions of the third size.
+        scale = model.hfield_size[field, 2]
+        heights.append(model.hfield_data[start:stop].astype(float) * scale)
+    return HeightFields(
+        names=tuple(names[field] for field in used),
+        rows=tuple(int(rows[field]) for field in used),
+        columns=tuple(int(columns[field]) for field in used),
+        heights=np.concatenate(heights),
+        size=model.hfield_size[used][:, [0, 1, 3]],
+        capacity=(capacity,) * len(used),
+    )
+
+
+class _Lists(NamedTuple):
+    """Lists of integers: their lengths, and all entries, one list after the other."""
+
+    sizes: np.ndarray
+    entries: np.ndarray
+
+
+_NO_LISTS = _Lists(np.empty(0, int), np.empty(0, int))
+
+
+class _Hull(NamedTuple):
+    """A convex hull; vertex indices are relative to its first vertex."""
+
+    neighbors: _Lists
+    polygons: _Lists
+
+
+class _Mesh(NamedTuple):
+    """A mesh as `Meshes` stores it."""
+
+    vertices: np.ndarray
+    others: np.ndarray
+    hull: _Hull
+    faces: np.ndarray
+    order: np.ndarray
+
+
+def _read_mesh(model: Any, mesh: int, is_solid: bool) -> _Mesh:
+    start, count = int(model.mesh_vertadr[mesh]), int(model.mesh_vertnum[mesh])
+    points = model.mesh_vert[start : start + count].astype(float)
+    members, neighbors = _graph(model, mesh) if is_solid else (np.empty(0, int), None)
+    # MuJoCo orders the vertices of a hull as Qhull does. In the order of the file, they
+    # are the same after `write_mjcf`.
+    on_hull = np.zeros(count, bool)
+    on_hull[members] = True
+    ranked, rest = np.flatnonzero(on_hull), np.flatnonzero(~on_hull)
+    order = np.empty(count, int)
+    order[np.concatenate([ranked, rest])] = np.arange(count)
+    own = _NO_LISTS
+    if neighbors is not None:
+        taken = _chosen(neighbors, np.argsort(members))
+        own = _Lists(taken.sizes, order[members[taken.entries]])
+    polygons = _NO_LISTS
+    vertices = points[ranked]
+    if is_solid:
+        found = _polygons(model, mesh)
+        polygons = _outward(vertices, _Lists(found.sizes, order[found.entries]))
+    first, size = int(model.mesh_faceadr[mesh]), int(model.mesh_facenum[mesh])
+    faces = order[model.mesh_face[first : first + size]]
+    return _Mesh(vertices, points[rest], _Hull(own, polygons), faces, order)
+
+
+def _graph(model: Any, mesh: int) -> tuple[np.ndarray, _Lists | None]:
+    """Return the vertices of the hull, and the positions of their neighbors in this
+    list.
+
+    MuJoCo's layout: numbers of vertices and faces, starts of the lists of neighbors,
+    vertices, lists of neighbors that end with -1, faces."""
+    start = int(model.mesh_graphadr[mesh])
+    if start < 0:
+        return np.empty(0, int), None
+    count, faces = model.mesh_graph[start : start + 2].tolist()
+    stop = start + 2 + 3 * count + 3 * faces
+    graph = model.mesh_graph[start + 2 : stop].astype(int)
+    starts, members, lists = np.split(graph, [count, 2 * count])
+    ends = np.append(starts[1:], len(lists)) - 1
+    sizes = ends - starts
+    return members, _Lists(sizes, lists[_spans(starts, sizes)])
+
+
+def _polygons(model: Any, mesh: int) -> _Lists:
+    first, count = int(model.mesh_polyadr[mesh]), int(model.mesh_polynum[mesh])
+    # Sizes and addresses are cumulative over all meshes.
+    starts = model.mesh_polyvertadr[first : first + count].astype(int)
+    sizes = model.mesh_polyvertnum[first : first + count].astype(int)
+    return _Lists(sizes, model.mesh_polyvert[_spans(starts, sizes)].astype(int))
+
+
+def _outward(vertices: np.ndarray, polygons: _Lists) -> _Lists:
+    """Orient polygons counterclockwise as seen from outside. They are not if the scale
+    of a mesh mirrors it."""
+    sizes, entries = polygons
+    if not len(sizes):
+        return polygons
+    starts = _starts(sizes)[:-1]
+    points = vertices[entries]
+    following = np.arange(1, len(points) + 1)
+    following[starts + sizes - 1] = starts
+    normals = np.add.reduceat(np.cross(points, points[following]), starts)
+    middles = np.add.reduceat(points, starts) / sizes[:, None]
+    inward = np.sum(normals * (middles - vertices.mean(axis=0)), axis=1) < 0.0
+    place = np.arange(len(entries))
+    mirrored = np.repeat(2 * starts + sizes - 1, sizes) - place
+    return _Lists(sizes, entries[np.where(np.repeat(inward, sizes), mirrored, place)])
+
+
+def _chosen(lists: _Lists, index: np.ndarray) -> _Lists:
+    """Return the lists with these numbers."""
+    sizes = lists.sizes[index]
+    starts = _starts(lists.sizes)[index]
+    return _Lists(sizes, lists.entries[_spans(starts, sizes)])
+
+
+def _spans(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return the integers of spans of these starts and sizes, one after the other."""
+    shift = starts - _starts(sizes)[:-1]
+    return np.repeat(shift, sizes) + np.arange(np.sum(sizes))
+
+
+def _starts(counts: np.ndarray | list[int]) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts, dtype=int)])
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.empty(0, int), *parts])
