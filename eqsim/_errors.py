@@ -1,4 +1,4 @@
-"""Error messages: what is wrong, and how to fix it.
+"""Error messages: what is wrong, and how to fix it. Checks of arguments and of keys.
 
 Errors are raised at three stages. *Building* a robot: `validate` raises `ValueError`
 for wrong values and static facts. *Tracing*: public functions raise `ValueError`, for

@@ -1,12 +1,4 @@
-"""Lists of all environments in one sequence of lanes, for devices other than the CPU.
-
-A list is an array `(capacity, *batch)` of which each environment uses the first `count` rows.
-On a CPU each environment walks along its own list. A GPU computes the rows of all
-environments together, one in each *lane*: row by row and environment by environment, the
-lists are cut into chunks of a fixed number of lanes. A search in a lane takes as many passes
-as the slowest one of its chunk, and the work follows the total number of rows that are used.
-Nothing is dropped: there are as many chunks as the lists need.
-"""
+"""Lists whose length is known at run time: lanes of a device, and sums with derivatives."""
 
 import dataclasses
 import math
@@ -24,6 +16,16 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, Primitive
 from jax.interpreters import ad, batching, mlir
 
 from ._primitive import are_rows_together
+
+
+# Lists of all environments in one sequence of lanes, for devices other than the CPU.
+#
+# A list is an array `(capacity, *batch)` of which each environment uses the first `count` rows.
+# On a CPU each environment walks along its own list. A GPU computes the rows of all
+# environments together, one in each *lane*: row by row and environment by environment, the
+# lists are cut into chunks of a fixed number of lanes. A search in a lane takes as many passes
+# as the slowest one of its chunk, and the work follows the total number of rows that are used.
+# Nothing is dropped: there are as many chunks as the lists need.
 
 
 MOST_LANES = 1 << 15
@@ -204,6 +206,23 @@ def _moved_together(when, fn: Callable, arguments: Any, shared: Any, otherwise: 
 
     going = lambda carry: carry[0] < total
     return lax.while_loop(going, body, (jnp.zeros((), jnp.int32), otherwise))[1]
+
+
+# Sums over lists whose length is known at run time, with derivatives.
+#
+# A list is an array `(capacity, *batch)` of which each environment uses the first `count`
+# rows. `each` computes
+#
+# $y = \sum_{k < n} f(i_k, T[i_k], c)$
+#
+# where $i_k$ are integers of row $k$, $T[i_k]$ are rows of tables, and $c$ are arrays that all
+# rows share. Its Jacobian-vector product is such a sum, and so is its vector-Jacobian product,
+# which adds cotangents to the rows of the tables. Both compute $f$ again: nothing is stored for
+# each row, and the cost follows the number of rows that are used, not the capacity.
+#
+# Rows are visited one by one in kernels, which have rules of their own
+# (`_kernels/_list_sums.py`). Elsewhere, the rows of all environments are computed together, one
+# in each lane (`_lanes.py`).
 
 
 OWN_VALUE = -1

@@ -1,4 +1,4 @@
-"""Policies with memory, such as model predictive control."""
+"""Interfaces of policies with memory and of agents."""
 
 import abc
 from collections.abc import Callable

@@ -1,9 +1,5 @@
-"""Sharding: batches are split between devices without communication.
-
-A compiled function sees the whole batch, including its parts on other devices. XLA
-would partition every operation inside the loops of a step, so all devices would wait
-for the slowest one in every iteration. Here XLA is told that the parts of a batch are
-independent.
+"""Calls of a function of one environment and their derivatives: parameters of the primitive
+that `_batching` binds, and sharding of batches.
 """
 
 import contextlib
@@ -30,6 +26,14 @@ from jax.interpreters import ad
 from jax.sharding import NamedSharding, PartitionSpec
 
 from . import _kernels as kernels
+
+
+# Sharding: batches are split between devices without communication.
+#
+# A compiled function sees the whole batch, including its parts on other devices. XLA
+# would partition every operation inside the loops of a step, so all devices would wait
+# for the slowest one in every iteration. Here XLA is told that the parts of a batch are
+# independent.
 
 
 def along(linear: Callable, vectors: Sequence, axes: frozenset[int], nbatch: int):
@@ -118,6 +122,14 @@ def _rule(args, out, nbatch: int) -> SdyShardingRule:
 
 
 # Known zeros and ones.
+
+
+# Calls of a function of one environment and their derivatives: parameters of the
+# primitive of `batch_last` (see `_batching.py`).
+#
+# Each kind of call computes on arrays with trailing batch axes, returns the shapes of its
+# results, and, if it is linear, has a transpose. Its code depends on the shapes of its
+# arguments and on known zeros and ones among their values (`Pattern`).
 
 
 class AbstractPattern:

@@ -1,4 +1,4 @@
-"""Batch axes of environments: selection of the arrays that differ within a batch."""
+"""Rollouts: the only loop over `env.step` in eqsim, and the batch axes that it keeps."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,4 +1,6 @@
-"""Results of a rollout, and statistics of its episodes."""
+"""Results of a rollout, statistics of its episodes, and the report on states that are not
+finite.
+"""
 
 import dataclasses
 from typing import Any

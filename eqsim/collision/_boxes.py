@@ -1,8 +1,4 @@
-"""Contact points of capsules with boxes (MuJoCo: `mjc_CapsuleBox`).
-
-All vectors are in the frame of the box. The axis of the capsule is `center + t axis`
-with t in [-1, 1].
-"""
+"""Contact points of boxes with capsules and with boxes."""
 
 from typing import Any, NamedTuple
 
@@ -13,6 +9,12 @@ from ..spatial import clamp, Mat3, Vec3
 from ..spatial.vectors import matrix_from_columns
 from .points import Point, Shape
 from .primitives import ball_box, in_world
+
+
+# Contact points of capsules with boxes (MuJoCo: `mjc_CapsuleBox`).
+#
+# All vectors are in the frame of the box. The axis of the capsule is `center + t axis`
+# with t in [-1, 1].
 
 
 # MuJoCo's smallest determinant, and smallest improvement of a squared distance.
@@ -249,6 +251,17 @@ def _from_corner(axis: Vec3, size: Vec3, half, inward: Vec3, first):
     back = _smaller(1.0 + ahead * first, others)
     move = jnp.where(steep * steep > 0.5 * half * half, forward, -back)
     return ahead * move, single | (number == 2)
+
+
+# Contact points of two boxes (MuJoCo: `mjc_BoxBox`).
+#
+# The separating axis of largest separation is a normal of a face, or a cross product of two
+# edges. A face and the face of the other box that is most opposed to it are intersected; two
+# edges touch at one point.
+#
+# Everything is seen from the reference box, which owns the face, with its axes permuted
+# cyclically such that z is the normal of the face. Vectors are arrays `(3, npair, *batch)`,
+# or `(3, k, npair, *batch)` of k points.
 
 
 # Bias against edges in comparisons of separations.

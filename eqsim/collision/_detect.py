@@ -1,4 +1,8 @@
-"""Parts of the shapes of a robot that do not depend on the state."""
+"""Collision detection: from coordinates to contact points.
+
+First the frames of shapes, which do not depend on the state; then the points of all pairs;
+then the test for contact without forces.
+"""
 
 import dataclasses
 from collections.abc import Sequence
@@ -37,6 +41,9 @@ from .points import (
     Reach,
     Shape,
 )
+
+
+# Parts of the shapes of a robot that do not depend on the state.
 
 
 class GeomFrames(NamedTuple):
@@ -94,6 +101,9 @@ def pair_margins(sys: System, plan: ContactPlan):
     found = [take(geoms, one) + take(geoms, two), take(sys.pairs.margin, explicit)]
     order = sorted(range(len(plan.pairs)), key=[*mixed, *own].__getitem__)
     return take(concatenate(found), order)
+
+
+# Collision detection: from coordinates to contact points.
 
 
 # Smoothed contacts act within this number of widths: beyond, their weight is below 1e-17.
@@ -218,6 +228,9 @@ def _points(
     if reach is None:
         reach = Reach(one.size, two.size, jnp.full_like(one.size.x, _EVERYWHERE))
     return near_points(collider, one, two, reach, on_plane)
+
+
+# Test for contact, without solving for forces.
 
 
 def in_contact(sys: System, q: Float[Array, " nq"]) -> Bool[Array, ""]:

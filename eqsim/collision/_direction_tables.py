@@ -1,4 +1,6 @@
-"""Rows of arrays `(n, *batch)` whose number differs between environments."""
+"""Tables of convex hulls by direction, and reads of rows that differ between
+environments.
+"""
 
 import functools as ft
 from typing import Any, NamedTuple
@@ -10,6 +12,9 @@ from .._lists import read_rows
 from ..model import HullGraph
 from ..model.meshes import REFERENCE_SIZE
 from ..spatial import Vec3
+
+
+# Rows of arrays `(n, *batch)` whose number differs between environments.
 
 
 def count_rows(x):
@@ -31,6 +36,19 @@ def write_row(x, number, value, when):
 def largest_row(x):
     """Return the number of the first row with the largest value."""
     return jnp.argmax(x, axis=0)[None].astype(jnp.int32)
+
+
+# Tables of convex hulls by direction: the farthest vertex, and how far it lies.
+#
+# The directions are those of the corners of 16 x 16 cells on each side of a cube. They are
+# not normalized: their largest coordinate is one. Between three corners, the *support height*
+# $h(d) = \max_k v_k \cdot d$ of a hull is bounded by linear interpolation,
+# $h(\sum_i w_i c_i) \le \sum_i w_i h(c_i)$, because it is convex. The slope of the
+# interpolation is a point that lies as far as this bound, near the farthest vertex.
+#
+# Tables belong to the vertices with which a mesh was read. Those of today, $v_k$, may differ:
+# with vertices $r_k$ of the table, $h(d) \le s h_r(d) + \max_k |v_k - s r_k| |d|$ for any
+# scale $s$.
 
 
 CELLS = 16

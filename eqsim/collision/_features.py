@@ -1,8 +1,4 @@
-r"""Polygons and edges of convex shapes, for shapes that touch along them.
-
-Of a cylinder, these are the faces, as regular polygons with a corner on the x axis, and
-the line of the lateral surface that lies farthest in the direction of contact.
-"""
+"""Polygons and edges of convex shapes, and those along which two shapes touch."""
 
 import functools as ft
 from typing import Any, NamedTuple
@@ -21,6 +17,12 @@ from ._convex_shapes import Core, Placed
 from ._direction_tables import count_rows, largest_row, read_rows
 from ._round_shapes import Feature
 from .points import Polygons, polygons_of, unit
+
+
+# Polygons and edges of convex shapes, for shapes that touch along them.
+#
+# Of a cylinder, these are the faces, as regular polygons with a corner on the x axis, and
+# the line of the lateral surface that lies farthest in the direction of contact.
 
 
 class Facet(NamedTuple):
@@ -292,6 +294,23 @@ def _rim(dtype: str) -> tuple[np.ndarray, np.ndarray]:
 def _box() -> Polygons:
     starts, corners = range(0, 25, 4), [x for side in _SIDES for x in side]
     return polygons_of((0, 8), (0, 6), starts, corners)
+
+
+# Polygons or edges of two solids that touch along a face or a line, as in MuJoCo.
+#
+# The search for the nearest points ends with up to three vertices of each solid: a vertex,
+# an edge or a face. Polygons are tried that have all of them as corners.
+#
+# 1. Two polygons, one of each solid, whose outer normals are opposite up to
+#    $\arccos 0.996 = 5.1°$. Of several, the pair that is most nearly opposite.
+# 2. Otherwise an edge of the solid with fewer vertices, and a polygon of the other one that
+#    faces it and whose plane is parallel to the edge up to $\arcsin 0.0888 = 5.1°$. The
+#    first that is found: polygon by polygon, edge by edge. If both have two vertices, edges
+#    of the first solid are tried before those of the second. From a single vertex, all of
+#    its edges are tried.
+#
+# MuJoCo 4.0: `mjc_multicontact`, measured with the Python package; see also `alignedFaces`
+# and `alignedFaceEdge` of MuJoCo 3.12.
 
 
 _OPPOSITE = -0.996

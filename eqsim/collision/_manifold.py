@@ -1,12 +1,6 @@
-r"""The overlap of two convex polygons, or of a segment and one, in a plane.
+"""Several contact points of two shapes that touch along a face or an edge.
 
-The subject is cut by the line through each side of the base, one after the other
-(Sutherland and Hodgman, *Reentrant polygon clipping*, 1974). Each corner of what is left is
-told by the two lines that cross there, such that its place can be computed again, with
-derivatives.
-
-Of more than four corners, MuJoCo keeps the four that a greedy search for the quadrilateral
-of largest area ends with.
+First the overlap of two polygons in a plane; then hulls on planes; then pairs of solids.
 """
 
 from typing import Any, NamedTuple
@@ -25,6 +19,17 @@ from ._direction_tables import count_rows, read_rows, write_row
 from ._features import nearest_numbers, Solid, solid, Touching, touching, Vertices
 from .points import Point, Shape, unit
 from .primitives import capsule_cylinder
+
+
+# The overlap of two convex polygons, or of a segment and one, in a plane.
+#
+# The subject is cut by the line through each side of the base, one after the other
+# (Sutherland and Hodgman, *Reentrant polygon clipping*, 1974). Each corner of what is left is
+# told by the two lines that cross there, such that its place can be computed again, with
+# derivatives.
+#
+# Of more than four corners, MuJoCo keeps the four that a greedy search for the quadrilateral
+# of largest area ends with.
 
 
 class Plane(NamedTuple):
@@ -329,6 +334,16 @@ def four_corners(x, y, count, *, with_first: bool = False) -> tuple[Any, Any, An
     return lax.while_loop(more, step, start).best
 
 
+# Points at which convex hulls touch planes, as in MuJoCo.
+#
+# Of the polygons that meet at the lowest vertex, the one whose outer normal is most nearly
+# opposite to that of the plane is taken. Its corners are the points; of more than four,
+# `four_corners` are left, one of which is the lowest vertex. Those above the origin of the
+# mesh, its center of mass, are left out.
+#
+# MuJoCo 4.0: `mjc_PlaneConvex`, measured with the Python package.
+
+
 def plane_mesh(
     kinds: tuple[GeomKind, GeomKind], one: Shape, two: Shape, margin: Any
 ) -> list[Point]:
@@ -377,6 +392,30 @@ def _lowest_vertices(hull: Solid, down: Vec3) -> tuple[Any, Any]:
     four = four_corners(x, y, corners, with_first=True)
     rows = jnp.minimum(jnp.concatenate(four), hull.most - 1)
     return read_rows(vertices, rows), corners
+
+
+# Several points of two solids that touch along a face or an edge, as in MuJoCo.
+#
+# What touches is found by `touching`. Then points are taken from the overlap of a polygon,
+# the base, with its counterpart on the other solid, the subject:
+#
+# - *Two polygons.* The base is that of the first solid. The subject is projected onto its
+#   plane and clipped by its sides. From each corner of the overlap, the distance to the plane
+#   of the subject is measured along its normal; the contact normal is opposite to that.
+# - *An edge and a polygon.* The edge is clipped by the planes through the sides of the polygon
+#   along its normal. The points are the ends of what is left, and the distance is that from
+#   the plane. An end that was clipped counts twice if the other end is beyond the margin.
+# - *A cylinder.* Its faces are polygons, and the line of its lateral surface that is nearest
+#   is an edge, see `_solids`.
+# - *A capsule and a polygon.* The edge is the axis, moved across itself by the radius and
+#   half of the margin along the contact normal of the single point. The half margin is added
+#   to the distance again.
+#
+# Points beyond the margin are left out; of more than four, `four_corners` are left. If none is
+# left, or nothing touches along a face or an edge, there is a single point.
+#
+# The choice of corners and sides has no derivatives; the points are differentiable functions
+# of the vertices of these.
 
 
 class Corners(NamedTuple):

@@ -1,14 +1,8 @@
-r"""A plane between two convex shapes.
+"""Distance and penetration depth of convex polytopes.
 
-Shapes are farther apart than $m$ if along some unit vector $d$ the second one lies beyond the
-first one, $w \cdot d > m$, with the difference $w$ of the points of both that are nearest to
-each other along $d$. If they are not, $d$ is reflected, $d - 2 (w \cdot d) w / |w|^2$, which
-turns it away from $w$. Most pairs are told apart by the first few directions.
-
-Hulls of meshes are replaced by tables, see `_cube_map.py`, which bound them from outside.
-What is found apart is certainly apart.
-
-Source: Chung, Wang, *Quick collision detection of polytopes in virtual environments*, 1996.
+Three searches, from cheap to costly: a plane between two shapes (Chung and Wang), the expanding
+polytope algorithm for shapes that overlap, and the algorithm of Gilbert, Johnson and Keerthi
+for shapes that do not, which hands over to the second one.
 """
 
 from typing import Any, NamedTuple
@@ -31,6 +25,19 @@ from ._direction_tables import (
     write_row,
 )
 from .points import Shape, unit
+
+
+# A plane between two convex shapes.
+#
+# Shapes are farther apart than $m$ if along some unit vector $d$ the second one lies beyond the
+# first one, $w \cdot d > m$, with the difference $w$ of the points of both that are nearest to
+# each other along $d$. If they are not, $d$ is reflected, $d - 2 (w \cdot d) w / |w|^2$, which
+# turns it away from $w$. Most pairs are told apart by the first few directions.
+#
+# Hulls of meshes are replaced by tables, see `_direction_tables.py`, which bound them from outside.
+# What is found apart is certainly apart.
+#
+# Source: Chung, Wang, *Quick collision detection of polytopes in virtual environments*, 1996.
 
 
 _PLANE_STEPS = 10
@@ -111,6 +118,17 @@ def find_plane(
     start = _Search(begin, none, ~when, when & ~when)
     going = lambda search: jnp.any(~search.done)
     return lax.while_loop(going, visit, start).apart
+
+
+# Penetration depth of two convex polytopes: expanding polytope algorithm.
+#
+# The difference $M = \{a - b\}$ of two convex sets contains the origin where they overlap,
+# and its face nearest to the origin is the shortest way out. A polytope inside of $M$ is
+# expanded at its own nearest face until that is a face of $M$. Faces are compared by the
+# signed distance of their planes, so that the origin may lie outside at first.
+#
+# Source: van den Bergen, *Proximity queries and penetration depth computation on 3D game
+# objects*, 2001.
 
 
 # A vertex is a bit of an int32, and takes five bits where several are packed into one.
@@ -506,6 +524,16 @@ def _nearest(dist):
         )
         dist, rows = join(dist), join(rows)
     return rows
+
+
+# Distance of two convex polytopes: the algorithm of Gilbert, Johnson and Keerthi.
+#
+# The point of the difference $M = \{a - b\}$ that is nearest to the origin is sought on
+# triangles of vertices of $M$, each of which leads nearer.
+#
+# Source: Gilbert, Johnson, Keerthi, *A fast procedure for computing the distance between
+# complex objects in three-dimensional space*, 1988; the nearest point of a triangle as in
+# Ericson, *Real-Time Collision Detection*, 2005, section 5.1.5.
 
 
 _DISTANCE_STEPS = 32

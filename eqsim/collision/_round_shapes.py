@@ -1,18 +1,4 @@
-r"""Contact of convex shapes of which one is round: cylinders and ellipsoids.
-
-With $M = A - B$ and its support function $h(n) = \max_{m \in M} n \cdot m$, the signed
-distance of two shapes is $-\min_n h(n)$ over unit vectors, and the normal is where it is
-attained. There, with the polytopes' vertices $p_i$ and the round part's $s(n)$,
-
-$$\sum_i \lambda_i p_i + s(n) = h\,n, \qquad n \cdot (p_i - p_0) = 0, \qquad
-\sum_i \lambda_i = 1, \quad \lambda_i \ge 0.$$
-
-Polyhedral algorithms come near it. Newton's method on the sphere then solves it to
-rounding: vertices with $\lambda_i < 0$ leave, a step ends where another vertex becomes as
-far as the others, which enters, and a step that does not lower $h$ is shortened. One more
-Newton step, with derivatives, differentiates the solution implicitly. A face of a cylinder,
-where $s(n)$ is not unique, is compared by itself.
-"""
+"""Contact of convex shapes of which one is round, by Newton's method and by descent."""
 
 from typing import Any, NamedTuple
 
@@ -25,6 +11,22 @@ from ..spatial import clamp, Mat3, safe_sqrt, Vec3
 from ._convex_shapes import across, Core, Corners, Placed
 from ._polytope_distance import once
 from .points import unit
+
+
+# Contact of convex shapes of which one is round: cylinders and ellipsoids.
+#
+# With $M = A - B$ and its support function $h(n) = \max_{m \in M} n \cdot m$, the signed
+# distance of two shapes is $-\min_n h(n)$ over unit vectors, and the normal is where it is
+# attained. There, with the polytopes' vertices $p_i$ and the round part's $s(n)$,
+#
+# $$\sum_i \lambda_i p_i + s(n) = h\,n, \qquad n \cdot (p_i - p_0) = 0, \qquad
+# \sum_i \lambda_i = 1, \quad \lambda_i \ge 0.$$
+#
+# Polyhedral algorithms come near it. Newton's method on the sphere then solves it to
+# rounding: vertices with $\lambda_i < 0$ leave, a step ends where another vertex becomes as
+# far as the others, which enters, and a step that does not lower $h$ is shortened. One more
+# Newton step, with derivatives, differentiates the solution implicitly. A face of a cylinder,
+# where $s(n)$ is not unique, is compared by itself.
 
 
 _LONGEST = 0.3
@@ -285,6 +287,17 @@ def flat_support(placed: Placed, which: int, direction: Vec3) -> Corners:
     middle = jtu.tree_map(jnp.zeros_like, corners[which].round)
     corners[which] = corners[which]._replace(round=middle)
     return corners[0], corners[1]
+
+
+# The normal at which two convex shapes touch, of which one is round.
+#
+# The support function $h(n)$ of the difference of the shapes is lowered on the sphere; see
+# `_round`. Vertices of the polytopes at which the others are not farther are known. Vertices
+# with $\lambda_i < 0$ leave. A step of Newton's method ends where another vertex becomes as
+# far, which enters; a step that does not lower $h$ is shortened.
+#
+# At the normal of a face of a cylinder, $h$ has a kink. Where that is not the solution but
+# lower than what is known, the search starts there, downhill.
 
 
 _STEPS = 48

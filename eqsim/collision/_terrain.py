@@ -1,15 +1,7 @@
-"""The cells of a height field as triangular prisms, and which of them a shape may touch.
+"""Contact of height fields with convex shapes.
 
-A cell is divided along the diagonal from its first corner to the opposite one into a left
-(0) and a right (1) half. Each is a prism between the bottom and a triangle of the surface,
-whose vertices are numbered 0 to 2 at the bottom, and 3 to 5 above:
-
-    2 ---- 1          ---- 1
-    | 0  /          /   1  |
-    |  /          /        |
-    0            0 ------- 2        x to the right, y up
-
-Source: MuJoCo, `mjc_ConvexHField`.
+First the cells of a height field as triangular prisms; then distances of prisms; then the
+collider, which walks over the cells below a shape.
 """
 
 import functools as ft
@@ -32,6 +24,20 @@ from ._direction_tables import count_rows, read_rows
 from ._polytope_distance import combine, counted_first, Nearest, triangle_weights
 from ._round_shapes import Feature
 from .points import complete, ContactPoints, Hulls, no_points, Point, Reach, Shape, unit
+
+
+# The cells of a height field as triangular prisms, and which of them a shape may touch.
+#
+# A cell is divided along the diagonal from its first corner to the opposite one into a left
+# (0) and a right (1) half. Each is a prism between the bottom and a triangle of the surface,
+# whose vertices are numbered 0 to 2 at the bottom, and 3 to 5 above:
+#
+#     2 ---- 1          ---- 1
+#     | 0  /          /   1  |
+#     |  /          /        |
+#     0            0 ------- 2        x to the right, y up
+#
+# Source: MuJoCo, `mjc_ConvexHField`.
 
 
 class Cell(NamedTuple):
@@ -223,7 +229,20 @@ def top_middle(terrain: Terrain, cell: Cell) -> Vec3:
     return (a + b + c) * (1.0 / 3.0)
 
 
-# Vertices as in `_prisms.py`; counterclockwise seen from outside, for the left half.
+# Nearest points of a triangular prism and a point or a segment, in closed form.
+#
+# Spheres and capsules are balls about points and segments. On height fields they are by far
+# the most frequent shapes, so they do without the iterations of general convex shapes.
+#
+# - If they overlap, the shortest way out is along a normal of the difference $M$ of both
+#   sets: that of a face of the prism, or of an edge and the segment.
+# - If they are apart, the nearest points are an end of the segment and a point of a
+#   triangle, or a point inside of the segment and one of an edge.
+#
+# Source: Ericson, *Real-Time Collision Detection*, 2005, sections 5.1 and 5.2.
+
+
+# Vertices as numbered above; counterclockwise seen from outside, for the left half.
 _FACES = np.array([(3, 4, 5), (0, 2, 1), (0, 1, 4), (1, 2, 5), (2, 0, 3)])
 _TRIANGLES = np.concatenate([_FACES, [(0, 4, 3), (1, 5, 4), (2, 3, 5)]])
 _EDGES = np.array(
@@ -377,6 +396,36 @@ def _vertices_apart(points: Vec3, ends: Vec3) -> _Candidates:
     others = _numbers(np.tile((0, 1, 1), (6, 1)), measure)
     one, two, _ = _ones(measure)
     return _Candidates(measure, numbers, others, (one, two, jnp.zeros_like(one)))
+
+
+# Contact of height fields with convex shapes.
+#
+# A height field is not convex. As in MuJoCo, it is the union of triangular prisms
+# (above), and each prism that is nearer to a shape than the margin has one contact
+# with it, as two convex shapes have.
+#
+# **How many contacts.** Each possible contact has rows in the constraint solver, so their
+# number is static: `HeightFields.capacity` for each pair. MuJoCo's limit is 50 for each
+# pair, and more are dropped in the order of the cells. Here, the deepest ones are kept if
+# there are more than the capacity, so that what is lost changes the motion least, and the
+# points of that pair are marked as crowded: the solver then reports that it has not
+# converged. The capacity cannot be computed from the sizes of shape and cells: both are
+# arrays, which may differ between environments and change without recompiling. It would also
+# be several times the number of contacts on usual terrain.
+#
+# **Cost.** A search, without derivatives, walks over the cells under the box about a shape,
+# skips those that a separating plane rules out, and compares the others by the algorithms of
+# two convex shapes. Each environment advances to its next prism that is not ruled out by
+# itself, so that a group of environments compares prisms in step. The search returns which
+# vertices touch; the contacts are then functions of these vertices, with derivatives. Reverse
+# mode does not search again, and the heights that matter are read once for all pairs: what
+# a shape costs does not depend on the size of the field. Spheres and capsules, which feet
+# mostly are, are compared in closed form (above).
+#
+# **Where MuJoCo differs.** Its search for the depth of boxes and meshes without a margin ends
+# where a vertex of theirs comes back, because vertices of prisms have no numbers
+# (`mjc_prism_support`, `epa`): depths are then too small. With a margin they are exact, and
+# are equal to those here.
 
 
 # Balls about a point or a segment, and the number of its ends.

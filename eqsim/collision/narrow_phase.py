@@ -1,4 +1,4 @@
-"""The colliders: how each pair of shapes touches. A new pair is one line."""
+"""The table of colliders, and their calls on pairs that are near."""
 
 import dataclasses
 import functools as ft
@@ -35,6 +35,9 @@ from .primitives import (
     sphere_cylinder,
     sphere_sphere,
 )
+
+
+# The colliders: how each pair of shapes touches. A new pair is one line.
 
 
 _K = GeomKind
@@ -103,6 +106,10 @@ _ON_TERRAIN = (_K.SPHERE, _K.CAPSULE, _K.ELLIPSOID, _K.CYLINDER, _K.BOX, _K.MESH
 BUILT_IN |= {(_K.HFIELD, kind): terrain_collider(kind) for kind in _ON_TERRAIN}
 for kinds, collider in BUILT_IN.items():
     register_collider(*kinds, collider)
+
+
+# Calls of colliders on pairs that are near. Long colliders are compiled once for all robots,
+# see `eqsim/_separate.py`.
 
 
 Kinds = tuple[AnyKind, AnyKind]

@@ -3,7 +3,7 @@
 Most of the pairs of shapes that could touch are far apart. The *broad phase* compares boxes
 along the axes of the world, and then boxes along the axes of the shapes, of all pairs, and
 lists those that are near, for each kind of pair. In kernels, it also seeks planes between
-shapes (`_separating_plane.py`). The *narrow phase* visits these lists, and appends the points
+shapes (`_polytope_distance.py`). The *narrow phase* visits these lists, and appends the points
 that touch to lists of contacts, one for each dimension of the contact space. In kernels, each
 environment walks along its own lists, so that in a group of environments, pass k computes the
 k-th near pair of each. Elsewhere, the near pairs of all environments are computed together

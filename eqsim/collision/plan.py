@@ -1,4 +1,4 @@
-"""Static facts about the pairs that are listed when they are near."""
+"""Static facts about the points at which shapes can touch, and about listed pairs."""
 
 import dataclasses
 import functools as ft
@@ -15,6 +15,9 @@ from ..model import (
 )
 from ..model.kinds import AnyKind
 from ._direction_tables import TABLE_SIZE
+
+
+# Static facts about the pairs that are listed when they are near.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +79,9 @@ class ListPlan:
             for pair in group.pairs
             if self.condim[pair] == condim
         )
+
+
+# Static facts about the points at which shapes can touch.
 
 
 @dataclasses.dataclass(frozen=True)

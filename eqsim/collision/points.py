@@ -1,4 +1,4 @@
-"""Shapes in the world, and the points at which two of them touch."""
+"""Shapes in the world, the points at which two of them touch, and points of near pairs."""
 
 import dataclasses
 import functools as ft
@@ -16,6 +16,9 @@ from ..model import Collider, GeomKind, HullGraph, ShapeKind, System
 from ..model.kinds import AnyKind
 from ..spatial import Mat3, safe_sqrt, Vec3, vec3
 from ._direction_tables import direction_tables
+
+
+# Shapes in the world, and the points at which two of them touch.
 
 
 class Polygons(eqx.Module):
@@ -204,6 +207,9 @@ def complete(point: Point) -> ContactPoints:
     full = ContactPoints(point.dist, point.pos, frame, valid)
     shape = jnp.broadcast_shapes(*(x.shape for x in jtu.tree_leaves(full)))
     return jtu.tree_map(lambda x: jnp.broadcast_to(x, shape), full)
+
+
+# Contact points of pairs without a closed form; on a CPU, only of pairs that are near.
 
 
 class Reach(NamedTuple):

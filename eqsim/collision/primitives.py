@@ -1,4 +1,4 @@
-"""Contact points of pairs of shapes.
+"""Contact points of pairs of planes, spheres, capsules and cylinders.
 
 Each function takes two arrays of shapes, of one kind each, and returns one `Point` per
 possible contact. The normal points from the first shape to the second; `dist` is

@@ -2,7 +2,7 @@ r"""Contacts with pyramidal or elliptic friction cones, and their reports.
 
 A report lists the deepest contacts with their forces, for sensors and users. It has room for
 a given number of contacts, however many pairs could touch. Each contact knows its place, the
-number of contacts that are deeper, so the list is sorted. As in `_listed_contacts.py`, values
+number of contacts that are deeper, so the list is sorted. As in `listed_contacts.py`, values
 come from the lists of contacts, and derivatives from the points of the pairs in the report,
 which are computed again.
 

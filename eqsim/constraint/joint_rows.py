@@ -1,5 +1,5 @@
-r"""Constraints of joints: limits of hinges, slides and spherical joints, dry friction, and
-couplings, where the position of a joint is a polynomial of another one's.
+"""Constraints of joints and tendons: limits, dry friction, couplings, and the inertia of
+tendons.
 
 Source: MuJoCo documentation, *Computation*, "Constraint model", "Friction loss" and
 "Equality"; `mj_instantiateLimit`, `mj_instantiateFriction`, `mj_instantiateEquality`.

@@ -1,4 +1,10 @@
-"""The articulated-body algorithm: forward dynamics in O(n), without constraints."""
+"""Public algorithms of rigid-body dynamics, on arrays of one robot.
+
+The articulated-body algorithm (`aba`), the composite-rigid-body algorithm (`crba`), the
+recursive Newton-Euler algorithm (`rnea`), energy and momentum, inertias about the center of
+mass, and joint forces of springs, dampers and actuators. Each is a few lines on the
+recursions of `articulated`, `joint_space` and `passive`.
+"""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -50,6 +56,9 @@ from .tendon_forces import (
     tendon_inertia,
     tendon_inertia_times,
 )
+
+
+# The articulated-body algorithm: forward dynamics in O(n), without constraints.
 
 
 def aba(
@@ -104,6 +113,9 @@ def _aba(sys, q, qd, tau, external):
     return apply_updates(updates, *solve(body.nodes, body.kin, factored, tau, force))[0]
 
 
+# The composite-rigid-body algorithm: the joint-space inertia matrix.
+
+
 def crba(sys: System, q: Float[Array, " nq"]) -> Float[Array, "nv nv"]:
     r"""Compute the joint-space inertia matrix, armature of joints and tendons included.
 
@@ -135,6 +147,15 @@ def _crba(sys, q):
         jac = armature_jacobian(sys, body.nodes, body.fixed, body.kin, q)
         matrix = matrix + tendon_inertia(sys, jac)
     return matrix
+
+
+# The recursive Newton-Euler algorithm: inverse dynamics in O(n).
+#
+# Outward, velocities and accelerations; inward, forces:
+# $f_i = I_i a_i + v_i \times^* I_i v_i + \sum_{j \in \mathrm{children}} f_j$ and
+# $\tau_i = S_i^T f_i$.
+#
+# Featherstone, *Rigid Body Dynamics Algorithms*, 2008, section 5.3.
 
 
 def rnea(
@@ -245,6 +266,9 @@ def _tendon_forces(sys, body: Rigid, q, qd, qdd):
     return tau if qdd is None else tau + tendon_inertia_times(sys, jac, qdd)
 
 
+# Kinetic and potential energy, and momentum.
+
+
 def kinetic_energy(
     sys: System, q: Float[Array, " nq"], qd: Float[Array, " nv"]
 ) -> Float[Array, ""]:
@@ -353,6 +377,9 @@ def _momentum(sys, q, qd):
     return jnp.stack([jnp.sum(x, axis=0) for x in (*ang, *each.lin)])
 
 
+# Inertias and velocities of links about the center of mass of their tree.
+
+
 def centered_inertias(sys: System, q: Float[Array, " nq"]) -> Float[Array, "nlink 10"]:
     r"""Compute link inertias in world axes, about the center of mass of their tree.
 
@@ -411,6 +438,9 @@ def _centered_velocities(sys: System, q, qd):
     motion, origin = link_motions(nodes, kin, qd)
     lin = motion.at(tree_centers(sys, nodes, fixed, kin) - origin)
     return jnp.stack([*motion.ang, *lin], axis=1)
+
+
+# Passive forces and actuator forces, as joint forces.
 
 
 def passive_forces(

@@ -1,4 +1,4 @@
-"""Activation dynamics and force laws of actuators.
+"""Activation dynamics, force laws of actuators, and the derivatives of forces by velocity.
 
 Activation dynamics gives the rates of activations, and activations one step later. A force
 law is gain times input plus bias.
@@ -63,6 +63,12 @@ from .motors import (
 
 
 # Activations.
+
+
+# Activation dynamics and force laws of actuators.
+#
+# Activation dynamics gives the rates of activations, and activations one step later. A force
+# law is gain times input plus bias.
 
 
 _LINEAR = (Activation.INTEGRATOR, Activation.FILTER, Activation.FILTER_EXACT)
@@ -565,6 +571,10 @@ def add_mechanical_forces(sys: System, force, act, length, velocity):
     ]
     extra = mechanical_forces(motors, facts, length, velocity, act)
     return force + put(take(extra, own), [facts.outs[i] for i in own], sys.nout)
+
+
+# Derivatives of actuator forces by their velocities, $\partial f/\partial\dot\ell$, for
+# implicit integration.
 
 
 def law_velocity_gain(sys: System, x: LawInputs, force, tau):

@@ -1,9 +1,4 @@
-"""Muscles: active and passive force over length and velocity, and activation.
-
-MuJoCo documentation, *Modeling*, "Muscles"; `mju_muscleGain`, `mju_muscleBias`,
-`mju_muscleDynamics`. Time constants after Millard, Uchida, Seth and Delp, *Flexing
-computational muscle*, 2013.
-"""
+"""Muscles and DC motors: the actuators whose force laws are models of their own."""
 
 import functools as ft
 from typing import Any, NamedTuple
@@ -22,6 +17,13 @@ from ..model import (
 from ..model.arrays import per_row, replace, take, take_or_zero
 from ..spatial import clamp
 from .actuator_slots import addresses, control_index, integral_rate, state_index
+
+
+# Muscles: active and passive force over length and velocity, and activation.
+#
+# MuJoCo documentation, *Modeling*, "Muscles"; `mju_muscleGain`, `mju_muscleBias`,
+# `mju_muscleDynamics`. Time constants after Millard, Uchida, Seth and Delp, *Flexing
+# computational muscle*, 2013.
 
 
 TINY = 1e-15
@@ -128,6 +130,13 @@ def muscle_activation_rate(parameters: MuscleActivations, act, ctrl):
     switch = jnp.where(excess < 0.0, fall, rise)
     time = jnp.where(smooth, fall + (rise - fall) * blend, switch)
     return excess / jnp.maximum(time, TINY)
+
+
+# DC motors: circuit, controller, temperature, cogging, LuGre friction.
+#
+# MuJoCo documentation, XML reference, "dcmotor"; `mj_fwdActuation`. Friction: Canudas de
+# Wit, Olsson, Åström and Lischinsky, *A new model for control of systems with friction*,
+# 1995.
 
 
 class MotorFacts(NamedTuple):

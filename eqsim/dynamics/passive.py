@@ -2,7 +2,7 @@ r"""Forces without actuators and constraints: damping, springs, gravity compensa
 and external forces, and forces of the surrounding fluid.
 
 In a fluid a link drags like the box that has its inertia, or, if some of its shapes say so,
-like the ellipsoids of these shapes (see `_ellipsoids.py`).
+like the ellipsoids of these shapes (see `fluid.py`).
 """
 
 import functools as ft

@@ -1,17 +1,7 @@
-r"""The derivative of Coriolis, centrifugal and gyroscopic forces by the velocity.
+"""Derivatives of forces with respect to velocity, for implicit integrators.
 
-With $v_i$ the velocity and $I_i$ the inertia of node $i$, the force that holds it on its
-way is $f_i = I_i a_i + v_i \times^* I_i v_i$ (see `_rnea.py`). Its derivative by the
-velocity of the degree of freedom $j$, whose axis is $S_j$, is
-
-$\frac{\partial f_i}{\partial \dot q_j} = I_i G_j + B_i S_j, \qquad
-B_i = (v_i \times^*) I_i - I_i (v_i \times) + (\cdot) \times^* I_i v_i$
-
-with $G_j = (v_{\mathrm{before}} + v_{\mathrm{after}}) \times S_j$ of the velocities on the
-two sides of the joint. Both sum over subtrees, like inertias, so the matrix costs no more
-than the joint-space inertia matrix. Sources: Singh, Russell and Wensing, *Efficient
-analytical derivatives of rigid-body dynamics using spatial vector algebra*, 2022; MuJoCo:
-`mjd_rne_vel`.
+First Coriolis, centrifugal and gyroscopic forces; then the nonsymmetric matrix of the
+implicit integrator; then smooth forces, kind by kind.
 """
 
 import functools as ft
@@ -31,6 +21,22 @@ from .joint_space import carries
 from .passive import damping as joint_damping, fluid_damping
 from .tendon_forces import damping_slopes, TendonKinematics
 from .transmission import Moments
+
+
+# The derivative of Coriolis, centrifugal and gyroscopic forces by the velocity.
+#
+# With $v_i$ the velocity and $I_i$ the inertia of node $i$, the force that holds it on its
+# way is $f_i = I_i a_i + v_i \times^* I_i v_i$ (see `_algorithms.py`). Its derivative by the
+# velocity of the degree of freedom $j$, whose axis is $S_j$, is
+#
+# $\frac{\partial f_i}{\partial \dot q_j} = I_i G_j + B_i S_j, \qquad
+# B_i = (v_i \times^*) I_i - I_i (v_i \times) + (\cdot) \times^* I_i v_i$
+#
+# with $G_j = (v_{\mathrm{before}} + v_{\mathrm{after}}) \times S_j$ of the velocities on the
+# two sides of the joint. Both sum over subtrees, like inertias, so the matrix costs no more
+# than the joint-space inertia matrix. Sources: Singh, Russell and Wensing, *Efficient
+# analytical derivatives of rigid-body dynamics using spatial vector algebra*, 2022; MuJoCo:
+# `mjd_rne_vel`.
 
 
 class Gyroscopic(NamedTuple):
@@ -97,6 +103,14 @@ def free_gyroscopic(inertia: RigidInertia, velocity: Motion) -> Matrix6:
     force = skew(moment ^ w) - (turn @ skew(moment))
     zero = Mat3(*(jnp.zeros_like(x) for x in force))
     return Matrix6((turn @ ang) - skew(ang @ w), zero, force, zero)
+
+
+# The matrix of the implicit integrator entry by entry, and its factorization.
+#
+# $M + h K$ has the entries of $M$, but is not symmetric, because the derivative $K$ of
+# gyroscopic and fluid forces is not. It is eliminated from the leaves of the tree to its
+# roots, in which order no zero entry fills, and without pivoting: for small $h$ it is close
+# to $M$, which is positive definite. MuJoCo does the same (`mju_factorLUSparse`).
 
 
 def damping_matrix(
@@ -177,6 +191,15 @@ def substitute(factored: Factors, right):
         own = scaled - inverse[None] * jnp.sum(row * x, axis=0, keepdims=True)
         x = jnp.concatenate([x, own])
     return x
+
+
+# The derivative of smooth forces by the velocity, kind by kind of force.
+#
+# $-\frac{\partial \tau}{\partial \dot q} = \mathrm{diag}(d) + J^T B J + C$: joint damping and
+# actuators of hinges and slides are diagonal, what acts on a node adds to a matrix $B$ of
+# this node, and what couples degrees of freedom is a matrix $C$. As in MuJoCo, entries of $C$
+# between branches of the tree are left out. Coriolis forces stand above. MuJoCo:
+# `mjd_smooth_vel`.
 
 
 class SmoothDamping(NamedTuple):

@@ -1,4 +1,4 @@
-""""""
+"""Arms on a table: the reacher and the pusher."""
 
 import equinox as eqx
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Options of `reset`: a given initial state."""
+"""Interface of environments, as used by `rollout` and wrappers, and options of `reset`."""
 
 import abc
 import difflib

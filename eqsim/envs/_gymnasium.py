@@ -1,4 +1,4 @@
-"""Model files of Gymnasium."""
+"""Common parts of Gymnasium's environments: model files, starts, rewards."""
 
 import functools as ft
 import importlib.util

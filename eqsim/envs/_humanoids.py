@@ -1,4 +1,4 @@
-""""""
+"""The humanoid: walking, and standing up."""
 
 import equinox as eqx
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Environments that are named by the place of their class or function in Python."""
+"""`make`: environments by registered name, or by the place of their class in Python."""
 
 import difflib
 import importlib

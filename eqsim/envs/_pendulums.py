@@ -1,4 +1,4 @@
-""""""
+"""Balancing poles on carts, and a point mass."""
 
 import equinox as eqx
 import jax.numpy as jnp

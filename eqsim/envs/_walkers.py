@@ -1,4 +1,4 @@
-""""""
+"""Robots that move forward: hopper, walker, half-cheetah, swimmer and ant."""
 
 import equinox as eqx
 import jax.numpy as jnp

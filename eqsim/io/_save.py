@@ -1,4 +1,7 @@
-"""Arrays in `.npz` files, read without trust in the file."""
+"""Saving and loading of values and, for eqsim's own types, of structure.
+
+Arrays are stored in `.npz` files and read without trust in the file.
+"""
 
 import base64
 import contextlib

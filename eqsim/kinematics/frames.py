@@ -1,5 +1,6 @@
-"""Poses and velocities of links and of frames fixed to them, such as sites, and Jacobians
-of points on links."""
+"""Poses, velocities and Jacobians of links, of frames fixed to them such as sites, and of
+the center of mass.
+"""
 
 import functools as ft
 from typing import Any, NamedTuple
@@ -34,6 +35,10 @@ from .link_motion import (
 
 
 # Frames fixed to links.
+
+
+# Poses and velocities of links and of frames fixed to them, such as sites, and Jacobians
+# of points on links.
 
 
 class SitePoses(NamedTuple):
@@ -289,6 +294,9 @@ def _jacobian(sys, q, link, point):
     if point is not None:
         pos = pose.point(Vec3(*(point[k][None] for k in range(3))))
     return point_jacobian(nodes, kin, node, pos)
+
+
+# Position, velocity and Jacobian of the center of mass.
 
 
 def center_of_mass(sys: System, q: Float[Array, " nq"]) -> Float[Array, "3"]:

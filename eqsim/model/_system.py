@@ -1,5 +1,8 @@
-"""Lookup of elements by name: their indices in the arrays of a robot, available while
-tracing."""
+"""`State` and `System`: the state of a robot, and the robot.
+
+`System` holds primary parameters alone. Before it stand the references by which elements are
+looked up by name; they give indices into the arrays of a robot, also while tracing.
+"""
 
 import dataclasses
 import difflib

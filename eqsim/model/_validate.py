@@ -1,4 +1,8 @@
-"""Checks of actuators, tendons and sensors, see `_validate.py`."""
+"""Checks of parameters when a robot is loaded or built, never in a step.
+
+First the checks of actuators, sites, tendons and sensors; then `validate`, which calls them
+and checks the other parts, and `check_finite`.
+"""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""Converter of array fields."""
+"""Arrays of the model: their converter, and static gathers and sums over leading axes."""
 
 import functools as ft
 from typing import Any

@@ -1,4 +1,8 @@
-"""Enumerations of the model: joints, shapes, tendons, transmissions, integrators."""
+"""Enumerations of the model, and kinds of shapes that users add.
+
+First joints, shapes, tendons, transmissions, integrators and laws of actuators; then
+`ShapeKind` and its registry.
+"""
 
 import dataclasses
 import enum

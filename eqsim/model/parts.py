@@ -1,4 +1,6 @@
-"""Parts of a robot: links, joints, sites, shapes, equality constraints and keyframes."""
+"""Parts of a robot: links, joints, sites, shapes, equality constraints, keyframes and
+tendons.
+"""
 
 import collections
 from typing import NamedTuple

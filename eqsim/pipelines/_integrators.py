@@ -1,5 +1,10 @@
-"""Implicit integration of free bodies that carry no other moving body; batch axes are
-last."""
+r"""Integrators of `Generalized`, from accelerations to the next state; batch axes are last.
+
+Implicit integrators solve $(M - h D)\,\ddot q' = M \ddot q$ with the derivative $D$ of
+smooth forces with respect to velocity, that is $\ddot q' = \ddot q + (M - h D)^{-1} h
+D\, \ddot q$ (MuJoCo documentation, *Computation*, "Numerical integration"). Free bodies that
+carry no other moving body are integrated by themselves.
+"""
 
 import abc
 import functools as ft

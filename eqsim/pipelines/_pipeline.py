@@ -1,4 +1,4 @@
-"""Contacts in the form that all pipelines return."""
+"""The interface of pipelines, and what they report: contacts and solutions."""
 
 import abc
 from collections.abc import Sequence

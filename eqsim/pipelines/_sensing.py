@@ -1,4 +1,6 @@
-"""Forces of spatial tendons on links, for sensors of interaction forces."""
+"""Reports of `Generalized`: contacts with forces, forces of tendons on links, and
+sensors.
+"""
 
 from typing import Any
 

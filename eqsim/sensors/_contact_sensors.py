@@ -1,4 +1,4 @@
-"""Pairs whose contacts a contact sensor can report, and their order: static structure."""
+"""Touch sensors, and sensors that report contacts."""
 
 import functools as ft
 from collections.abc import Callable, Sequence
@@ -26,6 +26,9 @@ from ._distances import repeat, select, site_shape
 from ._inputs import SensorInputs
 from ._rays import inside, Ray, ray_shape
 from ._subtrees import subtrees
+
+
+# Pairs whose contacts a contact sensor can report, and their order: static structure.
 
 
 class Match(NamedTuple):
@@ -113,6 +116,11 @@ def _places(plan: ContactPlan, geom_links: tuple[int, ...]) -> tuple[int, ...]:
     order = sorted(range(len(plan.pairs)), key=key)
     places = {pair: place for place, pair in enumerate(order)}
     return tuple(places[pair] for pair in range(len(plan.pairs)))
+
+
+# Touch sensors, and sensors that report contacts.
+#
+# Source: MuJoCo documentation, XML reference, `touch` and `contact`; `engine_sensor.c`.
 
 
 def touches(sys: System, now: SensorInputs, chosen: Sequence[int]):

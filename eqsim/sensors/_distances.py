@@ -1,4 +1,4 @@
-"""Shapes of sites and geoms in the world, and selection of the smallest of many."""
+"""Sensors of distances: rangefinders, pairs of shapes, and points inside sites."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

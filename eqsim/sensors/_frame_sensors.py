@@ -1,5 +1,6 @@
-"""Frames that sensors are attached to: frames of links, of their inertia, shapes and
-sites."""
+"""Sensors of frames: links, their inertia, shapes and sites. Positions, orientations,
+velocities and accelerations.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

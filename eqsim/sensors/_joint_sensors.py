@@ -1,4 +1,4 @@
-"""Sensors of joints: coordinates, velocities, forces of actuators and limits."""
+"""Sensors of joints, tendons and actuators: coordinates, velocities and forces."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

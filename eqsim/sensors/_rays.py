@@ -1,12 +1,4 @@
-r"""Intersections of rays with shapes, and tests for points inside shapes.
-
-Each function takes n shapes of one kind and one ray per shape. It returns the distance
-to the first intersection in multiples of the direction, negative if there is none. Rays
-that start inside a shape hit it from within, except planes, which are hit only from
-above.
-
-Source: MuJoCo, `mju_rayGeom`, `mju_insideGeom`.
-"""
+"""Intersections of rays with shapes, meshes and height fields."""
 
 import functools as ft
 from collections.abc import Callable
@@ -21,6 +13,16 @@ from ..collision.primitives import Shape, unit
 from ..model import GeomKind, HeightFields, Meshes
 from ..model.arrays import take
 from ..spatial import clamp, Vec3, vec3
+
+
+# Intersections of rays with shapes, and tests for points inside shapes.
+#
+# Each function takes n shapes of one kind and one ray per shape. It returns the distance
+# to the first intersection in multiples of the direction, negative if there is none. Rays
+# that start inside a shape hit it from within, except planes, which are hit only from
+# above.
+#
+# Source: MuJoCo, `mju_rayGeom`, `mju_insideGeom`.
 
 
 _TINY = 1e-15
@@ -244,6 +246,15 @@ _FUNCTIONS: dict[GeomKind, Callable[[Vec3, Ray], Best]] = {
 }
 
 
+# Intersections of rays with meshes.
+#
+# The first triangle that a ray hits is determined without derivatives, and the distance
+# to its plane is computed with derivatives. Derivatives are therefore exact except where
+# the triangle changes.
+#
+# Source: MuJoCo, `mj_rayMesh`, `ray_triangle`.
+
+
 # Number of triangles that a ray is tested against at a time.
 _BLOCK = 16
 FAR = 1e30
@@ -381,6 +392,16 @@ def plane_hit(shape: Shape, ray: Ray, triangle: Triangle, exists) -> Hit:
     edges = unit(triangle.b - triangle.a), unit(triangle.c - triangle.a)
     normal = unit(edges[0] ^ edges[1])
     return world_hit(shape, jnp.where(exists, dist, -1.0), normal)
+
+
+# Intersections of rays with height fields.
+#
+# The first triangle that a ray hits is determined without derivatives, and the distance
+# to its plane is computed with derivatives. Derivatives are therefore exact except where
+# the triangle changes.
+#
+# Source: MuJoCo, `mj_rayHfield`. A ray that starts inside a terrain hits its surface, its
+# sides or its bottom; MuJoCo has an additional horizontal face at z = 0.
 
 
 class _Grid(NamedTuple):

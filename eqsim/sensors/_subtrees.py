@@ -1,4 +1,4 @@
-"""Subtrees of links, and sensors of their momentum."""
+"""Sensors of subtrees: momentum, and force and torque between a link and its parent."""
 
 import functools as ft
 from collections.abc import Callable, Sequence

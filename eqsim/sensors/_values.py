@@ -1,4 +1,4 @@
-"""Sensors of the whole system: energies and time."""
+"""Values of all sensors of a robot, as a dictionary by name."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

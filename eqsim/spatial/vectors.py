@@ -1,7 +1,7 @@
-"""Vectors, 3x3 matrices and spatial vectors by component: one array per scalar.
+"""Vectors, 3x3 matrices, spatial vectors and 6x6 matrices by component: one array per scalar.
 
 The arrays of one object have the same shape, usually an axis of links and then batch
-axes. `@` is the matrix product, `|` the dot product, `^` the cross product.
+axes. `@` is the matrix product.
 
 Spatial vectors (Featherstone 2008, ch. 2) have their angular part first. All are expressed
 in world axes about one point per tree, at rest in the world. No transformations between a

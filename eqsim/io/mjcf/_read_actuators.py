@@ -1,9 +1,4 @@
-"""Parameters of muscles, DC motors and PID servos: conversion from and to MuJoCo's
-arrays.
-
-The columns of `gainprm`, `biasprm` and `dynprm` are those of `mju_muscleGain`,
-`mj_fwdActuation` and `mjs_setToDCMotor`.
-"""
+"""Reading of actuators and the parameters of their laws."""
 
 from typing import Any
 
@@ -24,6 +19,13 @@ from ...model import (
 )
 from ...model.actuators import velocity_gains
 from .mujoco_names import element_names, engine, Flags
+
+
+# Parameters of muscles, DC motors and PID servos: conversion from and to MuJoCo's
+# arrays.
+#
+# The columns of `gainprm`, `biasprm` and `dynprm` are those of `mju_muscleGain`,
+# `mj_fwdActuation` and `mjs_setToDCMotor`.
 
 
 # Columns 2 and 3 are the peak force, or -1, and its scale.
@@ -163,6 +165,9 @@ def _muscle_row(muscles: Muscles, row: int) -> np.ndarray:
     if muscles.scaled[row]:
         numbers[2] = -1.0
     return np.array(numbers)
+
+
+# Conversion of MuJoCo's actuators.
 
 
 _ACTIVATIONS = (

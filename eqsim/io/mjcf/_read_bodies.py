@@ -1,4 +1,4 @@
-"""Colors of MuJoCo's geoms, from materials and textures."""
+"""Reading of bodies, joints, geoms with colors, contact pairs, meshes and height fields."""
 
 from typing import Any, NamedTuple
 

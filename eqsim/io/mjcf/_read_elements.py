@@ -1,4 +1,4 @@
-"""Conversion of MuJoCo's equality constraints."""
+"""Reading of equality constraints, sites, tendons and sensors."""
 
 import functools
 from typing import Any, NamedTuple

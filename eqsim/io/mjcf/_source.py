@@ -1,4 +1,7 @@
-"""Limits on what a short MJCF file makes MuJoCo's compiler create: copies and sizes."""
+"""Sources of `load_mjcf`: a file, XML text, an `MjSpec` or an `MjModel`.
+
+Text is checked before MuJoCo compiles it: a short file can ask for a very large model.
+"""
 
 import contextlib
 import copy
@@ -13,6 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from .mujoco_names import engine
+
+
+# Limits on what a short MJCF file makes MuJoCo's compiler create: copies and sizes.
 
 
 MOST_COPIES = 30_000
@@ -246,6 +252,9 @@ def _check_sizes(label: str, tag: _Tag) -> None:
                 f"most {most:,}, got {size:,.0f}. Lower it, or compile the file with "
                 "MuJoCo and pass the `mujoco.MjModel`."
             )
+
+
+# Sources of `load_mjcf`: a file, XML text, an `MjSpec`, an `MjModel`.
 
 
 # The handlers of MuJoCo and of Python are those of the process: two threads that replace and

@@ -1,7 +1,7 @@
-"""Detection of the elements of a model that use a feature, for `_unsupported`.
+"""Supported and unsupported features of MJCF: detection, the table, and the error.
 
-Every function takes a `Source` and returns the names of the elements, ready to print.
-An empty list means that the feature is absent or has no effect.
+First one function per feature that finds the elements that use it; then the table of
+features; then what the loader, its notes and the documentation take from it.
 """
 
 import difflib
@@ -17,6 +17,12 @@ from ._read_actuators import idle_actuators
 from ._read_bodies import Contacts
 from ._read_elements import hidden_shapes, problems, simulated_equalities
 from .mujoco_names import described, engine, Flags
+
+
+# Detection of the elements of a model that use a feature, for `_unsupported`.
+#
+# Every function takes a `Source` and returns the names of the elements, ready to print.
+# An empty list means that the feature is absent or has no effect.
 
 
 class Source(NamedTuple):
@@ -295,6 +301,9 @@ def other_detectors(source: Source) -> list[str]:
     ]
 
 
+# Support status of MJCF features, and the error for unsupported ones.
+
+
 class Status(enum.Enum):
     """Support status of a feature."""
 
@@ -342,6 +351,10 @@ class UnsupportedMJCF(ValueError):
     ):
         ValueError.__init__(self, message)
         self.problems = problems
+
+
+# Table of supported and unsupported MJCF features, for the loader's errors and the
+# documentation.
 
 
 _YES, _IDLE, _NO = Status.SUPPORTED, Status.NO_EFFECT, Status.REFUSED
@@ -635,6 +648,9 @@ FEATURES: tuple[Feature, ...] = (
     ),
 )
 """All features of MJCF with their support status."""
+
+
+# Uses of the feature table: refusals, notes, and the page of the documentation.
 
 
 def check_ignored(ignore: Sequence[str]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""XML elements with values in full precision."""
+"""Writing of a `System` as MJCF text."""
 
 import xml.etree.ElementTree as ET
 from typing import Any, NamedTuple

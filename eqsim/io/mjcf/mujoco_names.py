@@ -1,4 +1,4 @@
-"""Lazy import of MuJoCo, when a file is read."""
+"""MuJoCo, imported when a file is read, and names and flags of its models."""
 
 from typing import Any, NamedTuple
 

@@ -1,16 +1,5 @@
-r"""Contacts between rigid bodies by impulses.
-
-Contact points and normals are detected once, at the start of a step. During its
-substeps, normals are constant, and points move with the bodies (Macklin et al., *Small
-steps in physics simulation*, 2019, section 4). For spheres and capsules, the center
-moves instead of the surface point, so they roll without sinking in.
-
-A contact has a normal impulse that prevents penetration, and a Coulomb friction
-impulse. Each is the requested change of relative velocity divided by the generalized
-inverse masses of the two bodies (Müller et al., *Detailed rigid body simulation with
-extended position based dynamics*, 2020, equations 2 and 3). A body with several
-contacts is split among them as in `_joint_constraints.py`, here in proportion to the
-requested changes, so impulses are continuous when a contact begins.
+"""Contacts between rigid bodies by impulses, and the removal of violations after a
+step.
 """
 
 from typing import Any, NamedTuple
@@ -44,6 +33,21 @@ from ._rigid_bodies import (
     of_bodies,
     Projection,
 )
+
+
+# Contacts between rigid bodies by impulses.
+#
+# Contact points and normals are detected once, at the start of a step. During its
+# substeps, normals are constant, and points move with the bodies (Macklin et al., *Small
+# steps in physics simulation*, 2019, section 4). For spheres and capsules, the center
+# moves instead of the surface point, so they roll without sinking in.
+#
+# A contact has a normal impulse that prevents penetration, and a Coulomb friction
+# impulse. Each is the requested change of relative velocity divided by the generalized
+# inverse masses of the two bodies (Müller et al., *Detailed rigid body simulation with
+# extended position based dynamics*, 2020, equations 2 and 3). A body with several
+# contacts is split among them as in `_joints.py`, here in proportion to the
+# requested changes, so impulses are continuous when a contact begins.
 
 
 _ROUND = (GeomKind.SPHERE, GeomKind.CAPSULE)
@@ -290,6 +294,26 @@ def on_bodies(
     parts = [force_at(a, v) for a, v in zip(motion.arms, (-vector, vector))]
     sides = [body for side in contacts.bodies for body in side]
     return accumulate(concatenate(parts), sides, inverse.mass.shape[0])
+
+
+# Removal of penetrations and violations of joint limits without a change of
+# velocities.
+#
+# If a step starts with two overlapping bodies, or with a joint beyond its limit, the
+# violation must be removed. Impulses would leave a velocity that launches the robot.
+# Instead, coordinates are displaced at the end of the step, after the projection (Cline
+# and Pai, *Post-stabilization for rigid body simulation with contact and constraints*,
+# 2003). The displacement is that of impulses $p \ge 0$ along the normals of contacts and
+# against limits,
+#
+# $$M \delta = J^T p, \qquad (J \delta)_i = a_i \text{ where } a_i > 0,$$
+#
+# where $a$ are the requested displacements of the violated constraints. Joints stay
+# satisfied, and the center of mass moves only by impulses of the world. The impulses are
+# computed by one proportional scaling of a first guess, $p_i \leftarrow p_i\, a_i / (J
+# M^{-1} J^T p)_i$, which is exact for one constraint and for several identical ones; all
+# of them are then scaled down if they would move further than requested. The remaining
+# violation is removed in later steps.
 
 
 _LARGEST_SCALING = 16.0

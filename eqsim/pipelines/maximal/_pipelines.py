@@ -472,8 +472,6 @@ def _joint_drift(pipeline, prepared: PreparedBodies, inputs: StepInputs):
     return jnp.concatenate([stack(error.ang), stack(error.lin)], axis=1)
 
 
-
-
 class Spring(AbstractMaximal):
     r"""Joints are stiff springs and dampers, and contacts are impulses.
 
@@ -489,7 +487,7 @@ class Spring(AbstractMaximal):
     such substeps can follow, for light and heavy links; both increase with smaller
     substeps. $\kappa$ and $\zeta$ are the fractions of an error, and of its rate, that
     one substep removes, as in Catto, *Soft constraints*, 2011, at impulse level. Bodies
-    of several joints are split among them (see `_joint_constraints.py`). Along joint
+    of several joints are split among them (see `_joints.py`). Along joint
     axes, armature, damping, springs, limits and dry friction are implicit.
 
     A contact closer than its surfaces gets the impulse that makes the surfaces touch at
@@ -601,7 +599,7 @@ class Positional(AbstractMaximal):
         sum of the generalized inverse masses of Müller et al., *Detailed rigid body
         simulation with extended position based dynamics*, 2020, equations 2 to 5.
         Armature, damping, springs, limits and dry friction of the joints are solved in
-        the same block (see `_joint_constraints.py`), as in implicit Euler.
+        the same block (see `_joints.py`), as in implicit Euler.
     - Order: by the depth of links, from the roots, where each depth uses the
         corrections of the previous ones (Gauss-Seidel). Links at one depth that share a
         parent split it.

@@ -1,8 +1,7 @@
-r"""Rigid bodies in maximal coordinates: one body for each link with joints, and the
-joints that connect them.
+"""Rigid bodies in maximal coordinates, and the models that these pipelines refuse.
 
-Positions are those of centers of mass, relative to the origin of the tree at the start
-of the step. They stay accurate in single precision at any distance from the origin.
+One body stands for each link with joints. First bodies and the projection to joint
+coordinates; then constants of a step; then checks of models and settings.
 """
 
 import dataclasses
@@ -46,6 +45,13 @@ from ...model.arrays import concatenate, put, take
 from ...spatial import exponential, Force, Mat3, Motion, quaternion_matrix, Sym3, Vec3
 from ...spatial.vectors import cholesky_factor, cholesky_solve, congruence
 from .._pipeline import AbstractPrepared
+
+
+# Rigid bodies in maximal coordinates: one body for each link with joints, and the
+# joints that connect them.
+#
+# Positions are those of centers of mass, relative to the origin of the tree at the start
+# of the step. They stay accurate in single precision at any distance from the origin.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -332,6 +338,10 @@ def project_to_joints(
     return mechanism, Projection(new, rates, moved - error)
 
 
+# Constants of a step in maximal coordinates, which depend on the robot but not on the
+# state.
+
+
 class BodyConstants(AbstractPatterned):
     """Quantities that depend on a `System` but not on the state.
 
@@ -388,6 +398,10 @@ def derive_bodies(sys: System) -> BodyConstants:
         tendons=tendon_constants(sys, nodes, fixed),
         fluid=fluid_ellipsoids(sys, nodes, fixed),
     )
+
+
+# Checks of models and settings that pipelines in maximal coordinates do not
+# support.
 
 
 _SHARES = ("stiffness", "damping", "erp", "relaxation", "restitution")
