@@ -39,7 +39,7 @@ def bounding_radius(sys: System):
     def radii(kind: AnyKind, own: list[int]):
         if kind is GeomKind.MESH:
             meshes = [sys.geoms.data[geom] for geom in own]
-            return safe_sqrt(_largest_of_meshes(sys, meshes, lambda v: v | v))
+            return safe_sqrt(_largest_of_meshes(sys, meshes, lambda v: v.dot(v)))
         other = corners if isinstance(kind, ShapeKind) else longest
         return take(others.get(kind, other), own)
 
@@ -96,7 +96,7 @@ def hull_changes(
             for p, known in zip(vec3(sys.meshes.vertices), reference, strict=True)
         )
     )
-    squares = _largest_of_hulls(sys, lax.stop_gradient(apart | apart))
+    squares = _largest_of_hulls(sys, lax.stop_gradient(apart.dot(apart)))
     own = [data[geom] if mesh else -1 for geom, mesh in zip(geoms, is_mesh)]
     return scale, take_or_zero(safe_sqrt(squares), own)
 

@@ -125,7 +125,7 @@ def _edge_squares(along: int, center: Vec3, axis: Vec3, size: Vec3, half):
     on_edge, place, _, crossing = _segments(apart, axis, size.z[None], half[None])
     apart = apart - (axis * place)
     apart = apart._replace(z=apart.z + size.z[None] * on_edge)
-    return jnp.where(crossing, apart | apart, jnp.inf)
+    return jnp.where(crossing, apart.dot(apart), jnp.inf)
 
 
 def _segments(apart: Vec3, axis: Vec3, size, half):
@@ -139,7 +139,7 @@ def _segments(apart: Vec3, axis: Vec3, size, half):
     nearest point is the lower end, the middle or the upper end of the edge; whether the
     two are not parallel.
     """
-    aa, de, da = half * half, -size * apart.z, axis | apart
+    aa, de, da = half * half, -size * apart.z, axis.dot(apart)
     ee, ea = size * size, -size * axis.z
     # A capsule or an edge without length: the position on it does not matter.
     positive = lambda x: jnp.where(x > 0.0, x, 1.0)

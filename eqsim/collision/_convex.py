@@ -210,16 +210,16 @@ def _contact(placed: Placed, nearest: Nearest) -> tuple[Any, Vec3, tuple[Vec3, V
     second = pick(weights[0], on_line, zero)
     third = pick(weights[1], zero, zero)
     weights = (1.0 - second - third, second, third)
-    outward = unit(toward_b ^ toward_c)
+    outward = unit(toward_b.cross(toward_c))
     point = combine(weights, (a, b, c))
-    square = point | point
+    square = point.dot(point)
     apart = unit(-point)
     choose = lambda x, y: jnp.where(count == 3, x, y)
     # Of a face the corners turn so that the normal leads out of the difference.
-    turned = nearest.outside & ((outward | a) > 0.0)
+    turned = nearest.outside & (outward.dot(a) > 0.0)
     facing = jnp.where(turned, -1.0, 1.0)
     normal = Vec3(*(choose(x * facing, y) for x, y in zip(outward, apart, strict=True)))
-    depth = choose((outward | a) * facing, -safe_sqrt(square))
+    depth = choose(outward.dot(a) * facing, -safe_sqrt(square))
     one, two = (combine(weights, side) for side in zip(*ends, strict=True))
     return depth, normal, (one, two)
 
@@ -227,8 +227,8 @@ def _contact(placed: Placed, nearest: Nearest) -> tuple[Any, Vec3, tuple[Vec3, V
 def _plane_weights(a: Vec3, b: Vec3, c: Vec3) -> tuple[Any, Any]:
     """Return the weights of two directions from a point, at which the plane of both is
     nearest to the origin."""
-    bb, bc, cc = b | b, b | c, c | c
-    ab, ac = -(a | b), -(a | c)
+    bb, bc, cc = b.dot(b), b.dot(c), c.dot(c)
+    ab, ac = -a.dot(b), -a.dot(c)
     det = bb * cc - bc * bc
     flat = det <= 0.0
     safe = jnp.where(flat, 1.0, det)
@@ -239,6 +239,6 @@ def _plane_weights(a: Vec3, b: Vec3, c: Vec3) -> tuple[Any, Any]:
 def _line_weight(a: Vec3, b: Vec3):
     """Return the weight of a direction from a point, at which its line is nearest to the
     origin."""
-    square = b | b
+    square = b.dot(b)
     positive = square > 0.0
-    return jnp.where(positive, -(a | b) / jnp.where(positive, square, 1.0), 0.0)
+    return jnp.where(positive, -a.dot(b) / jnp.where(positive, square, 1.0), 0.0)

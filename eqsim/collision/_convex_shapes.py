@@ -92,7 +92,7 @@ class Core(eqx.Module):
         """Return the point of the unit disk or sphere whose image lies farthest in a
         direction; zero where all are equally far."""
         scaled = Vec3(*(x * s for x, s in zip(direction, self.round_size)))
-        length = safe_sqrt(scaled | scaled)
+        length = safe_sqrt(scaled.dot(scaled))
         positive = length > 0.0
         return scaled * jnp.where(positive, 1.0 / jnp.where(positive, length, 1.0), 0.0)
 
@@ -139,7 +139,7 @@ def _farthest(hulls: Hulls, direction: Vec3, first: Any):
     seed = _seed(hulls, polygons, direction)
     if first is not None:
         # The direction may have turned far since.
-        along = lambda number: pick(hulls.points, hulls.start + number) | direction
+        along = lambda number: pick(hulls.points, hulls.start + number).dot(direction)
         seed = jnp.where(along(first) > along(seed), first, seed)
     climb = _climbed_together if together else _climbed
     return climb(hulls, polygons, direction, seed)
@@ -163,7 +163,7 @@ def _climbed(hulls: Hulls, polygons: Polygons, direction: Vec3, first: Any):
     edges = jnp.asarray(polygons.neighbors.reshape(like))
     none = jnp.zeros(direction.x.shape, jnp.int32)
     begin = hulls.start + none
-    along = lambda vertex: pick(hulls.points, begin + vertex) | direction
+    along = lambda vertex: pick(hulls.points, begin + vertex).dot(direction)
 
     def visit(carry):
         vertex, most, edge, last = carry
@@ -191,7 +191,7 @@ def _climbed_together(hulls: Hulls, polygons: Polygons, direction: Vec3, first: 
     )
     none = jnp.zeros(direction.x.shape, jnp.int32)
     begin = hulls.start + none
-    along = lambda vertex: pick(hulls.points, begin + vertex) | direction
+    along = lambda vertex: pick(hulls.points, begin + vertex).dot(direction)
 
     def visit(carry):
         vertex, most, edge, last = carry
@@ -219,7 +219,7 @@ def _farthest_together(hulls: Hulls, direction: Vec3, most: int):
     rows = jnp.minimum(
         count_rows(jnp.zeros((most, *direction.x.shape[1:]))), hulls.count - 1
     )
-    heights = pick(hulls.points, hulls.start + rows) | direction
+    heights = pick(hulls.points, hulls.start + rows).dot(direction)
     return largest_row(heights)
 
 
@@ -235,13 +235,13 @@ def _farthest_of_all(hulls: Hulls, direction: Vec3):
         for ahead in range(_AT_ONCE):
             # Of what is not carried, all environments read the same rows.
             row = jnp.minimum(k + ahead, last)
-            along = pick(hulls.points, row) | direction
+            along = pick(hulls.points, row).dot(direction)
             better = along > most
             best = jnp.where(better, row - hulls.start, best)
             most = jnp.where(better, along, most)
         return k + _AT_ONCE, best, most
 
-    first = pick(hulls.points, hulls.start) | direction
+    first = pick(hulls.points, hulls.start).dot(direction)
     none = jnp.zeros(first.shape, hulls.start.dtype)
     more = lambda carry: jnp.any(carry[0] <= last)
     start = hulls.start, none, first

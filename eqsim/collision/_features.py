@@ -141,7 +141,7 @@ class Solid(NamedTuple):
             number = self.corner(start + jnp.minimum(k, count - 1))
             active = k < last
             here = self.core.vertex(number) - origin
-            grown = area + (before ^ here)
+            grown = area + before.cross(here)
             area = Vec3(*(jnp.where(active, x, y) for x, y in zip(grown, area)))
             held = tuple(x | (active & (number == y)) for x, y in zip(held, vertices))
             return k + 1, here, area, held
@@ -168,7 +168,9 @@ class Solid(NamedTuple):
         )
         total = lambda x: jnp.sum(x, axis=0, keepdims=True)
         held = [jnp.any(numbers == x, axis=0, keepdims=True) for x in vertices]
-        return Facet(unit(Vec3(*map(total, one ^ two))), held[0] & held[1] & held[2])
+        return Facet(
+            unit(Vec3(*map(total, one.cross(two)))), held[0] & held[1] & held[2]
+        )
 
     def edge_count(self, vertices: tuple[Any, Any, Any]):
         """Return how many edges are tried: all that meet at one vertex, or the one between
@@ -384,7 +386,7 @@ def _nearest_of_round(
     size = jnp.abs(top.x) + jnp.abs(top.y) + jnp.abs(top.z)
     rounding = 64 * float(jnp.finfo(size.dtype).eps) * size
     on_face = feature.face == 2 - which
-    level = lambda x: on_face & ((normal | (core.vertex(x) - top)) >= -rounding)
+    level = lambda x: on_face & (normal.dot(core.vertex(x) - top) >= -rounding)
     one, two, three = (jnp.where(level(x), x, a) for x in near)
     pick = lambda x, y: jnp.where(on_face, x, y)
     return pick(one, a), pick(two, b), pick(three, c)
@@ -451,7 +453,7 @@ def _opposite(sides: _Sides) -> tuple[Any, tuple[Any, Any]]:
     def outer(polygon, normal, holds, carry):
         def inner(second, own, also, carry):
             best, one, two = carry
-            facing = normal | (turn @ own)
+            facing = normal.dot(turn @ own)
             better = also & (facing < best)
             choose = lambda x, y: jnp.where(better, x, y)
             return choose(facing, best), choose(polygon, one), choose(second, two)
@@ -494,14 +496,14 @@ def _edge_on_face(sides: _Sides, number: int, normal: Vec3, when) -> _Edge:
 
     def outer(polygon, own, holds, edge):
         outward = to_first(own)
-        tried = holds & ((outward | toward) > least) & ~edge.found
+        tried = holds & (outward.dot(toward) > least) & ~edge.found
 
         def inner(carry):
             k, edge = carry
             end = solid.edge_end(vertices, jnp.minimum(k, count - 1))
             along = edge_to_first(unit(solid.core.vertex(end) - start))
             hit = tried & (k < count) & ~edge.found
-            hit = hit & (jnp.abs(along | outward) < _PARALLEL)
+            hit = hit & (jnp.abs(along.dot(outward)) < _PARALLEL)
             new = _Edge(hit | edge.found, polygon, (vertices[0], end))
             choose = lambda x, y: jnp.where(hit, x, y)
             return k + 1, jtu.tree_map(choose, new, edge)
@@ -586,7 +588,7 @@ def _opposite_together(sides: _Sides) -> tuple[Any, tuple[Any, Any]]:
     turn = sides.placed.offset.rot
     first, second = _polygons(sides, 0), _polygons(sides, 1)
     outward = turn @ second.normal
-    cosine = Vec3(*(x[:, None] for x in first.normal)) | _ahead(outward)
+    cosine = Vec3(*(x[:, None] for x in first.normal)).dot(_ahead(outward))
     facing = jnp.where(first.holds[:, None] & second.holds[None], cosine, jnp.inf)
     least = jnp.min(facing, axis=(0, 1))[None]
     _, (row, column) = _first_of(facing == least[None])
@@ -608,7 +610,7 @@ def _edge_on_face_together(sides: _Sides, number: int, normal: Vec3, when) -> _E
     least = _FACING_EPS * float(jnp.finfo(normal.x.dtype).eps)
     polygons = _polygons(sides, 1 - number)
     outward = to_first(polygons.normal)
-    tried = polygons.holds & when & ((outward | toward) > least)
+    tried = polygons.holds & when & (outward.dot(toward) > least)
 
     def one(k):
         end = solid.edge_end(vertices, jnp.minimum(k, count - 1))
@@ -617,7 +619,7 @@ def _edge_on_face_together(sides: _Sides, number: int, normal: Vec3, when) -> _E
     numbers = jnp.arange(solid.most_edges, dtype=jnp.int32)
     ends, along, exists = jtu.tree_map(lambda x: x[:, 0], jax.vmap(one)(numbers))
     across = Vec3(*(x[:, None] for x in outward))
-    parallel = jnp.abs(_ahead(along) | across) < _PARALLEL
+    parallel = jnp.abs(_ahead(along).dot(across)) < _PARALLEL
     found, (row, column) = _first_of(tried[:, None] & exists[None] & parallel)
     polygon, end = read_rows(polygons.number, row), read_rows(ends, column)
     keep = lambda x: jnp.where(found, x, 0)

@@ -45,18 +45,18 @@ class Plane(NamedTuple):
         zero, one = jnp.zeros_like(x), jnp.ones_like(x)
         flat = (x <= y) & (x <= z)
         other = Vec3(jnp.where(flat, one, zero), jnp.where(flat, zero, one), zero)
-        first = unit(other - (self.normal * (self.normal | other)))
-        return first, self.normal ^ first
+        first = unit(other - (self.normal * self.normal.dot(other)))
+        return first, self.normal.cross(first)
 
     def coordinates(self, points: Vec3) -> tuple[Any, Any]:
         """Return the coordinates of the projections of points."""
         arm = points - self.origin
         first, second = self.axes
-        return first | arm, second | arm
+        return first.dot(arm), second.dot(arm)
 
     def height(self, points: Vec3):
         """Return the distances of points from the plane."""
-        return self.normal | (points - self.origin)
+        return self.normal.dot(points - self.origin)
 
 
 class Outline(NamedTuple):
@@ -354,9 +354,9 @@ def plane_mesh(
     down = two.pose.rot.T @ -normal
     numbers, count = _lowest_vertices(*lax.stop_gradient((solid(core), down)))
     vertices = two.pose.point(core.vertex(numbers))
-    dist = normal | (vertices - one.pose.pos)
+    dist = normal.dot(vertices - one.pose.pos)
     pos = vertices - (normal * (0.5 * dist))
-    below = (normal | (vertices - two.pose.pos)) < 0.0
+    below = normal.dot(vertices - two.pose.pos) < 0.0
     valid = (count_rows(dist) < count) & (dist < margin) & below
     row = lambda x, k: x[k : k + 1]
     return [
@@ -376,7 +376,7 @@ def _lowest_vertices(hull: Solid, down: Vec3) -> tuple[Any, Any]:
         k, best, most = carry
         polygon = hull.polygon(start + jnp.minimum(k, count - 1))
         active = k < count
-        along = hull.facet(polygon, (lowest, lowest, lowest), active).normal | down
+        along = hull.facet(polygon, (lowest, lowest, lowest), active).normal.dot(down)
         better = active & ((k == 0) | (along > most))
         best, most = jnp.where(better, polygon, best), jnp.where(better, along, most)
         return k + 1, best, most
@@ -581,7 +581,7 @@ def _normal(points: Vec3) -> Vec3:
     origin = Vec3(*(x[:1] for x in points))
     arms = points - origin
     one, two = (Vec3(*(x[rows] for x in arms)) for rows in (slice(-1), slice(1, None)))
-    area = two ^ one
+    area = two.cross(one)
     return unit(Vec3(*(jnp.sum(x, axis=0, keepdims=True) for x in area)))
 
 
@@ -617,11 +617,11 @@ def _clipped_face(
     # The line is a side of the subject if there is one; two of its sides meet in a corner,
     # at which the second one starts.
     line = jnp.where(both, before, jnp.where(base_before, after, before))
-    line = jnp.where(base_before | base_after, line, after)
+    line = jnp.where(base_before.dot(base_after), line, after)
     plane_line = jnp.where(both, after, jnp.where(base_before, before, after))
     valid = count_rows(numbers) < outline.count
     number = lambda x: jnp.where(x >= size, x - size, x)
-    cut = base_before | base_after
+    cut = base_before.dot(base_after)
     lift = jnp.where(both, _lift(meeting, plane, outline, numbers), 0.0)
     return Corners(number(line), both, number(plane_line), cut, lift, valid)
 
@@ -634,8 +634,8 @@ def _lift(meeting: _Meeting, plane: Plane, outline: Outline, numbers):
     first, second = plane.axes
     foot = plane.origin + ((first * x) + (second * y))
     own = meeting.subject_outward
-    facing = -(own | meeting.outward)
-    return z * facing - (own | (foot - _first(meeting.subject)))
+    facing = -own.dot(meeting.outward)
+    return z * facing - own.dot(foot - _first(meeting.subject))
 
 
 def _clipped_edge(
@@ -693,14 +693,14 @@ def _evaluated(
     count = meeting.base_count
     following = jnp.where(corners.plane + 1 < count, corners.plane + 1, 0)
     on_plane = pick(meeting.base, corners.plane)
-    across = (pick(meeting.base, following) - on_plane) ^ meeting.outward
-    first, second = across | (start - on_plane), across | (end - on_plane)
+    across = (pick(meeting.base, following) - on_plane).cross(meeting.outward)
+    first, second = across.dot(start - on_plane), across.dot(end - on_plane)
     fall = first - second
     use = corners.cut & (fall != 0.0)
     share = jnp.where(use, first / jnp.where(use, fall, 1.0), 0.0)
     point = start + ((end - start) * share)
     outward = meeting.outward
-    height = outward | (point - _first(meeting.base))
+    height = outward.dot(point - _first(meeting.base))
     foot = point - (outward * height)
     # An edge and a polygon.
     dist = height + meeting.back
@@ -712,7 +712,7 @@ def _evaluated(
         # Points of the subject are not exactly in its plane, see `_lift`.
         origin = _first(meeting.subject)
         outer = (point - origin) * jnp.where(corners.of_base, 0.0, 1.0)
-        away = (own | ((foot - origin) - outer)) + corners.lift
+        away = own.dot((foot - origin) - outer) + corners.lift
         choose = lambda x, y: jnp.where(found.faces, x, y)
         either = lambda x, y: Vec3(*map(choose, x, y))
         dist, normal = choose(away, dist), either(-own, normal)
@@ -762,7 +762,7 @@ def capsule_cylinder_points(
     first = Core(GeomKind.CAPSULE, capsule.size)
     second = Core(GeomKind.CYLINDER, cylinder.size)
     normal = rot @ single.normal
-    along = lax.stop_gradient(offset.rot.columns[2] | normal)
+    along = lax.stop_gradient(offset.rot.columns[2].dot(normal))
     zero = jnp.zeros_like(along, jnp.int32)
     # Both vertices if no face is near: normals of the lateral surface are perpendicular to
     # the axis, up to rounding.

@@ -102,7 +102,7 @@ def find_plane(
         second = two.support(kinds[1], offset.rot.T @ -direction)
         second = offset.rot @ second
         apart = offset.pos + second - first
-        along, square = apart | direction, apart | apart
+        along, square = apart.dot(direction), apart.dot(apart)
         rounding = eps * (size(offset.pos) + size(first) + size(second) + margin)
         found = along > margin + rounding
         share = jnp.where(square > 0.0, 2.0 * along / square, 0.0)
@@ -193,7 +193,7 @@ def nearest_face(placed: Placed, toward: Vec3, when) -> Face:
     - `when`: condition under which the result is used.
     """
     start = _tetrahedron(placed, _first_tetrahedron(placed, toward), ~when)
-    size = jnp.sqrt(jnp.max(start.points | start.points, axis=0, keepdims=True))
+    size = jnp.sqrt(jnp.max(start.points.dot(start.points), axis=0, keepdims=True))
     rounding = 64 * float(jnp.finfo(size.dtype).eps) * size
     enough = _ROUND_SHARE * size if placed.is_round else rounding
     expand = lambda polytope: _expanded(placed, polytope, rounding, enough)
@@ -215,13 +215,15 @@ def _first_tetrahedron(placed: Placed, toward: Vec3) -> list[Corners]:
         (a, b, c, _), direction = found
         one, two = placed.support(direction), placed.support(-direction)
         origin, other = (placed.difference(_either(k == 0, x, a)) for x in (one, two))
-        far = lambda corners: jnp.abs(direction | (placed.difference(corners) - origin))
+        far = lambda corners: jnp.abs(
+            direction.dot(placed.difference(corners) - origin)
+        )
         new = _either(far(one) >= far(two), one, two)
         a, b = _either(k == 0, one, a), _either(k == 0, two, b)
         c = _either(k == 1, new, c)
         origin = placed.difference(a)
         line = placed.difference(b) - origin
-        normal = line ^ (placed.difference(c) - origin)
+        normal = line.cross(placed.difference(c) - origin)
         beside = across(line)
         onward = Vec3(*(jnp.where(k == 0, x, y) for x, y in zip(beside, normal)))
         return (a, b, c, new), onward
@@ -229,7 +231,7 @@ def _first_tetrahedron(placed: Placed, toward: Vec3) -> list[Corners]:
     none = jtu.tree_map(lambda x: x * 0, placed.support(toward))
     start = (none, none, none, none), toward
     (a, b, c, d), normal = lax.fori_loop(0, 3, visit, start)
-    outward = (normal | (placed.difference(d) - placed.difference(a))) < 0.0
+    outward = normal.dot(placed.difference(d) - placed.difference(a)) < 0.0
     return [a, _either(outward, b, c), _either(outward, c, b), d]
 
 
@@ -278,12 +280,12 @@ def _face(corners: tuple, points: tuple[Vec3, ...]) -> _Faces:
     """Return one face; a face without area is never the nearest one."""
     a, b, c = points
     one, two = b - a, c - a
-    normal = one ^ two
-    area, tiny = normal | normal, float(jnp.finfo(a.x.dtype).eps) ** 2
-    flat = area <= tiny * (one | one) * (two | two)
+    normal = one.cross(two)
+    area, tiny = normal.dot(normal), float(jnp.finfo(a.x.dtype).eps) ** 2
+    flat = area <= tiny * one.dot(one) * two.dot(two)
     scale = jnp.where(flat, 0.0, 1.0 / jnp.sqrt(jnp.where(flat, 1.0, area)))
     normal = normal * scale
-    return _Faces(_packed(corners), normal, jnp.where(flat, _NEVER, normal | a))
+    return _Faces(_packed(corners), normal, jnp.where(flat, _NEVER, normal.dot(a)))
 
 
 def _expanded(placed: Placed, polytope: _Polytope, rounding, enough) -> _Polytope:
@@ -298,7 +300,7 @@ def _expanded(placed: Placed, polytope: _Polytope, rounding, enough) -> _Polytop
     near = jtu.tree_map(known, polytope.corners)
     corners = once(placed.support(normal, near))
     point = once(placed.difference(corners))
-    height = normal | point
+    height = normal.dot(point)
     # A comparison that is true for what is not a number too.
     reached = ~(height - dist > enough)
     lower = once(~polytope.done & (reached | (height < polytope.height)))
@@ -308,7 +310,7 @@ def _expanded(placed: Placed, polytope: _Polytope, rounding, enough) -> _Polytop
     put = _put_together if together else write_row
     write = lambda x, y: put(x, at, y, ~done)
     # Faces without area are not visible, nor are those that do not exist.
-    visible = (faces.normal | point) - faces.dist > rounding
+    visible = faces.normal.dot(point) - faces.dist > rounding
     chosen = once(tuple(jnp.where(done, 0, word) for word in _as_bits(visible)))
     grown = polytope._replace(
         corners=jtu.tree_map(write, polytope.corners, corners),
@@ -595,12 +597,12 @@ def _nearer(placed: Placed, reach, search: Search) -> Search:
     """Return the search after one more vertex."""
     old = search.corners, search.points
     point = combine(triangle_weights(*search.points), search.points)
-    square = point | point
+    square = point.dot(point)
     corners = once(placed.support(-point, search.corners[0]))
     vertex = once(placed.difference(corners))
     eps = float(jnp.finfo(square.dtype).eps)
-    along = point | vertex
-    largest = jnp.maximum(square, vertex | vertex)
+    along = point.dot(vertex)
+    largest = jnp.maximum(square, vertex.dot(vertex))
     rounding = 8.0 * eps * largest
     if placed.is_round:
         rounding = rounding + _ROUND_SHARE * jnp.sqrt(square * largest)
@@ -616,10 +618,10 @@ def _nearer(placed: Placed, reach, search: Search) -> Search:
         swap = lambda items, new, k=k: (*items[:k], new, *items[k + 1 :])
         other = swap(old[0], corners), swap(old[1], vertex)
         nearest = combine(triangle_weights(*other[1]), other[1])
-        better = once((nearest | nearest) < least)
+        better = once(nearest.dot(nearest) < least)
         choose = lambda x, y, better=better: jnp.where(better, x, y)
         best = jtu.tree_map(choose, other, best)
-        least = jnp.minimum(least, nearest | nearest)
+        least = jnp.minimum(least, nearest.dot(nearest))
     a, b, c = search.points
     end = once(end | beyond | _holds_origin(a, b, c, vertex))
     stays = once(search.done | end)
@@ -632,10 +634,10 @@ def _nearer(placed: Placed, reach, search: Search) -> Search:
 
 def _holds_origin(a: Vec3, b: Vec3, c: Vec3, d: Vec3):
     """Return whether the origin lies in a tetrahedron."""
-    side = b ^ c
-    first, last = side | d, -(side | a)
-    across = a ^ d
-    second, third = across | c, -(across | b)
+    side = b.cross(c)
+    first, last = side.dot(d), -side.dot(a)
+    across = a.cross(d)
+    second, third = across.dot(c), -across.dot(b)
     least = jnp.minimum(jnp.minimum(first, second), jnp.minimum(third, last))
     most = jnp.maximum(jnp.maximum(first, second), jnp.maximum(third, last))
     return (least > 0.0) | (most < 0.0)
@@ -651,8 +653,8 @@ def triangle_weights(a: Vec3, b: Vec3, c: Vec3) -> tuple[Any, Any, Any]:
     """Return the weights of three points whose weighted mean is the point of their
     triangle that is nearest to the origin. Triangles may be segments or points."""
     ab, ac = b - a, c - a
-    ab_a, ac_a, ab_b, ac_b = -(ab | a), -(ac | a), -(ab | b), -(ac | b)
-    ab_c, ac_c = -(ab | c), -(ac | c)
+    ab_a, ac_a, ab_b, ac_b = -ab.dot(a), -ac.dot(a), -ab.dot(b), -ac.dot(b)
+    ab_c, ac_c = -ab.dot(c), -ac.dot(c)
     of_c = ab_a * ac_b - ab_b * ac_a
     of_b = ab_c * ac_a - ab_a * ac_c
     of_a = ab_b * ac_c - ab_c * ac_b

@@ -73,7 +73,7 @@ def _round_part(core: Core, direction: Vec3) -> tuple[Vec3, Mat3]:
     derivative by the direction."""
     size, spot = core.round_size, core.round_unit(direction)
     scaled = Vec3(*(x * s for x, s in zip(direction, size, strict=True)))
-    length = safe_sqrt(scaled | scaled)
+    length = safe_sqrt(scaled.dot(scaled))
     eps = float(jnp.finfo(length.dtype).eps)
     # A flat ellipsoid has no curvature across; near the axis of a cylinder, rounding would
     # choose the point of the face.
@@ -105,14 +105,14 @@ def _round(placed: Placed, normal: Vec3) -> tuple[Vec3, Mat3]:
 
 def support_height(placed: Placed, normal: Vec3):
     """Return the support function $h(n)$."""
-    return normal | placed.difference(placed.support(normal))
+    return normal.dot(placed.difference(placed.support(normal)))
 
 
 def newton(placed: Placed, origin: Vec3, edges, count, normal: Vec3) -> Vec3:
     """Return the normal after one Newton step among those perpendicular to all edges."""
     base, step = newton_step(placed, origin, edges, count, normal)
-    flat = unit(edges[0] ^ edges[1], normal)
-    turned = jnp.where((flat | normal) < 0.0, -1.0, 1.0)
+    flat = unit(edges[0].cross(edges[1]), normal)
+    turned = jnp.where(flat.dot(normal) < 0.0, -1.0, 1.0)
     return choose(count == 3, flat * turned, unit(base + step))
 
 
@@ -123,14 +123,14 @@ def newton_step(
     from there; zero if there are two edges."""
     base = choose(count >= 2, _perpendicular(normal, edges[0]), normal)
     beside = unit(across(base))
-    one = choose(count >= 2, unit(edges[0] ^ base, beside), beside)
-    two = base ^ one
+    one = choose(count >= 2, unit(edges[0].cross(base), beside), beside)
+    two = base.cross(one)
     spot, rate = _round(placed, base)
     point = origin + spot
-    height = base | point
-    slope = point | one, point | two
-    a, b = (one | (rate @ one)) - height, one | (rate @ two)
-    c = (two | (rate @ two)) - height
+    height = base.dot(point)
+    slope = point.dot(one), point.dot(two)
+    a, b = one.dot(rate @ one) - height, one.dot(rate @ two)
+    c = two.dot(rate @ two) - height
     small = float(jnp.finfo(height.dtype).eps) ** 0.5
     both = _downhill((a, b, c), slope, small * jnp.abs(height), _at_kink(placed, base))
     least = small * (jnp.abs(a) + jnp.abs(height))
@@ -181,17 +181,17 @@ def _at_kink(placed: Placed, normal: Vec3):
     kink = normal.x != normal.x
     for k, core in enumerate((placed.first, placed.second)):
         if core.kind is GeomKind.CYLINDER:
-            beside = normal ^ cap_axis(placed, k)
+            beside = normal.cross(cap_axis(placed, k))
             tiny = 64 * float(jnp.finfo(normal.x.dtype).eps)
-            kink = kink | ((beside | beside) <= tiny**2)
+            kink = kink | (beside.dot(beside) <= tiny**2)
     return kink
 
 
 def _perpendicular(v: Vec3, edge: Vec3) -> Vec3:
     """Return the unit vector perpendicular to an edge that is nearest to a vector."""
-    square = edge | edge
+    square = edge.dot(edge)
     positive = square > 0.0
-    share = jnp.where(positive, (v | edge) / jnp.where(positive, square, 1.0), 0.0)
+    share = jnp.where(positive, v.dot(edge) / jnp.where(positive, square, 1.0), 0.0)
     return unit(v - (edge * share), v)
 
 
@@ -199,8 +199,8 @@ def vertex_weights(placed: Placed, origin: Vec3, edges, count, normal: Vec3):
     """Return the weights $\\lambda$ of three vertices."""
     point = origin + _round(placed, normal)[0]
     one, two = edges
-    aa, ab, bb = one | one, one | two, two | two
-    a, b = -(point | one), -(point | two)
+    aa, ab, bb = one.dot(one), one.dot(two), two.dot(two)
+    a, b = -point.dot(one), -point.dot(two)
     det = aa * bb - ab * ab
     flat = det <= 0.0
     safe = jnp.where(flat, 1.0, det)
@@ -243,14 +243,14 @@ def _on_edges(placed: Placed, feature: Feature):
             rot = placed.offset.rot
             side = side + (rot @ _round_part(core, rot.T @ -normal)[0])
         sides.append(side)
-    return normal | spot, normal, tuple(sides)
+    return normal.dot(spot), normal, tuple(sides)
 
 
 def _on_face(placed: Placed, which: int, feature: Feature):
     axis = cap_axis(placed, which)
-    normal = axis * jnp.where((axis | feature.normal) < 0.0, -1.0, 1.0)
+    normal = axis * jnp.where(axis.dot(feature.normal) < 0.0, -1.0, 1.0)
     corners = flat_support(placed, which, normal)
-    depth = normal | placed.difference(corners)
+    depth = normal.dot(placed.difference(corners))
     # The other shape has the point; the face is as far from it as it is deep.
     other = placed.ends(corners)[1 - which]
     apart = normal * depth
@@ -268,12 +268,12 @@ def cap(placed: Placed, which: int, normal: Vec3):
     """Return the normal of the face of a cylinder that is nearest to a normal, the
     support function there, and whether the point that touches lies on the face."""
     axis = cap_axis(placed, which)
-    axis = axis * jnp.where((axis | normal) < 0.0, -1.0, 1.0)
+    axis = axis * jnp.where(axis.dot(normal) < 0.0, -1.0, 1.0)
     radius = (placed.first, placed.second)[which].size.x
     point = placed.difference(flat_support(placed, which, axis))
-    height = axis | point
+    height = axis.dot(point)
     beside = point - (axis * height)
-    return axis, height, (beside | beside) <= radius * radius
+    return axis, height, beside.dot(beside) <= radius * radius
 
 
 def cap_axis(placed: Placed, which: int) -> Vec3:
@@ -369,8 +369,8 @@ def _started(placed: Placed, corners: tuple[Corners, ...], normal: Vec3) -> _Sta
     points, edges = _edges_of(placed, several)
     turned = newton(placed, points[0], edges, count, normal)
     turned = choose(count == 1, normal, turned)
-    beyond = turned | (vertex(placed, bare(placed.support(turned))) - points[0])
-    cosine = turned | normal
+    beyond = turned.dot(vertex(placed, bare(placed.support(turned))) - points[0])
+    cosine = turned.dot(normal)
     holds = once((beyond <= _rounding(points[0])) & (cosine > 0.9) & (count > 1))
     given = _at(placed, turned)._replace(corners=several, count=count)
     return choose(holds, given, _at(placed, normal))
@@ -389,7 +389,7 @@ def _at(placed: Placed, normal: Vec3) -> _State:
         enters=height != height,
         steps=jnp.zeros_like(height, jnp.int32),
         # A comparison that is true for what is not a number too.
-        done=~((normal | normal) > 0.5),
+        done=~(normal.dot(normal) > 0.5),
     )
 
 
@@ -410,7 +410,7 @@ def _improved(placed: Placed, state: _State) -> _State:
     points, edges = _edges_of(placed, state.corners)
     normal, count = state.normal, state.count
     step = newton_step(placed, points[0], edges, count, normal)[1]
-    length = safe_sqrt(step | step)
+    length = safe_sqrt(step.dot(step))
     eps = float(jnp.finfo(length.dtype).eps)
     weights = vertex_weights(placed, points[0], edges, count, normal)
     least = jnp.minimum(jnp.minimum(weights[0], weights[1]), weights[2])
@@ -419,14 +419,14 @@ def _improved(placed: Placed, state: _State) -> _State:
     found = once(bare(placed.support(trial)))
     arm = vertex(placed, found) - points[0]
     rounding = _rounding(points[0])
-    beyond = (trial | arm) > rounding
+    beyond = trial.dot(arm) > rounding
     for k, each in enumerate((*state.corners, state.found)):
         known = state.enters if k == 3 else state.count > k
         beyond = beyond & ~(_same(found, each) & known)
     beyond = once(beyond & ~leaves)
-    rise = step | arm
+    rise = step.dot(arm)
     rise = jnp.where(rise > 0.0, rise, 1.0)
-    until = clamp(-(normal | arm) / rise, 0.0, state.share)
+    until = clamp(-normal.dot(arm) / rise, 0.0, state.share)
     height = support_height(placed, trial)
     moves = once(~leaves & ~beyond & (height <= state.height + rounding))
     enters = moves & state.enters & (count < 3)
@@ -447,7 +447,7 @@ def _improved(placed: Placed, state: _State) -> _State:
         found=choose(beyond, found, state.found),
         enters=beyond,
         steps=state.steps + 1,
-        done=finished | ~((trial | trial) > 0.5),
+        done=finished | ~(trial.dot(trial) > 0.5),
     )
     return choose(state.done, state, new)
 

@@ -212,10 +212,10 @@ def may_touch(terrain: Terrain, bounds: Bounds, cell: Cell):
     top = jnp.maximum(jnp.maximum(a.z, b.z), c.z)
     gaps += [pos.z - top - box.z, -terrain.size.z - pos.z - box.z]
     side = jnp.where(cell.half == 0, 1.0, -1.0).astype(pos.x.dtype)
-    slope = unit((b - a) ^ (c - a)) * side
+    slope = unit((b - a).cross(c - a)) * side
     across = unit(Vec3(b.y * side, -b.x * side, jnp.zeros_like(side + b.x)))
-    gaps += [(slope | (pos - a)) - bounds.extent(slope)]
-    gaps += [(across | pos) - bounds.extent(across)]
+    gaps += [slope.dot(pos - a) - bounds.extent(slope)]
+    gaps += [across.dot(pos) - bounds.extent(across)]
     gap = gaps[0]
     for other in gaps[1:]:
         gap = jnp.maximum(gap, other)
@@ -312,12 +312,12 @@ def _faces(points: Vec3, right, ends: Vec3) -> _Candidates:
     """Compare the depths below the faces of the prism."""
     a, b, c = (take(points, _FACES[:, k]) for k in range(3))
     side = jnp.where(right, -1.0, 1.0).astype(a.x.dtype)
-    normal = unit((b - a) ^ (c - a)) * side
-    low, second = normal | take(ends, [0]), jnp.zeros(a.x.shape, jnp.int32)
+    normal = unit((b - a).cross(c - a)) * side
+    low, second = normal.dot(take(ends, [0])), jnp.zeros(a.x.shape, jnp.int32)
     if ends.x.shape[0] == 2:
-        other = normal | take(ends, [1])
+        other = normal.dot(take(ends, [1]))
         second, low = jnp.where(other < low, 1, second), jnp.minimum(low, other)
-    depth = (normal | a) - low
+    depth = normal.dot(a) - low
     one, two, three = _numbers(_FACES, depth)
     turned = one, jnp.where(right, three, two), jnp.where(right, two, three)
     return _Candidates(depth, turned, (second, second, second), _ones(depth))
@@ -328,16 +328,16 @@ def _edges_across(points: Vec3, ends: Vec3) -> list[_Candidates]:
     start, stop = (take(points, _EDGES[:, k]) for k in range(2))
     first, last = take(ends, [0]), take(ends, [1])
     edge, line = stop - start, last - first
-    across = edge ^ line
+    across = edge.cross(line)
     eps = float(jnp.finfo(across.x.dtype).eps)
-    slanted = (across | across) > (64 * eps) ** 2 * (edge | edge) * (line | line)
+    slanted = across.dot(across) > (64 * eps) ** 2 * edge.dot(edge) * line.dot(line)
     normal = unit(across)
-    heights = [normal | take(points, [k]) for k in range(6)]
+    heights = [normal.dot(take(points, [k])) for k in range(6)]
     top = bottom = heights[0]
     for height in heights[1:]:
         top, bottom = jnp.maximum(top, height), jnp.minimum(bottom, height)
     rounding = 64 * eps * jnp.maximum(jnp.abs(top), jnp.abs(bottom))
-    at, depth = normal | start, normal | (start - first)
+    at, depth = normal.dot(start), normal.dot(start - first)
     found = []
     for sign, reached in ((1.0, at >= top - rounding), (-1.0, at <= bottom + rounding)):
         measure = jnp.where(slanted & reached, sign * depth, jnp.inf)
@@ -356,7 +356,7 @@ def _corners(points: Vec3, ends: Vec3, which: int) -> _Candidates:
     corners = tuple(take(points, _TRIANGLES[:, k]) - end for k in range(3))
     weights = triangle_weights(*corners)
     point = combine(weights, corners)
-    square = point | point
+    square = point.dot(point)
     second = jnp.full(square.shape, which, jnp.int32)
     numbers = _numbers(_TRIANGLES, square)
     return _Candidates(square, numbers, (second, second, second), weights)
@@ -367,8 +367,8 @@ def _edges_apart(points: Vec3, ends: Vec3) -> _Candidates:
     start, stop = (take(points, _EDGES[:, k]) for k in range(2))
     first, last = take(ends, [0]), take(ends, [1])
     edge, line, apart = stop - start, last - first, start - first
-    aa, ab, bb = edge | edge, edge | line, line | line
-    a, b = edge | apart, line | apart
+    aa, ab, bb = edge.dot(edge), edge.dot(line), line.dot(line)
+    a, b = edge.dot(apart), line.dot(apart)
     det = aa * bb - ab * ab
     slanted = det > 64 * float(jnp.finfo(det.dtype).eps) * aa * bb
     safe = jnp.where(slanted, det, 1.0)
@@ -376,7 +376,7 @@ def _edges_apart(points: Vec3, ends: Vec3) -> _Candidates:
     within = lambda x: (x > 0.0) & (x < 1.0)
     between = apart + (edge * on_edge) - (line * on_line)
     valid = slanted & within(on_edge) & within(on_line)
-    square = jnp.where(valid, between | between, jnp.inf)
+    square = jnp.where(valid, between.dot(between), jnp.inf)
     numbers = _numbers(_EDGES[:, (0, 0, 1)], square)
     others = _numbers(np.tile((0, 1, 0), (len(_EDGES), 1)), square)
     return _Candidates(square, numbers, others, _ones(square))
@@ -386,12 +386,12 @@ def _vertices_apart(points: Vec3, ends: Vec3) -> _Candidates:
     """Compare the distances of the vertices from points inside of the segment."""
     first, last = take(ends, [0]), take(ends, [1])
     line, apart = last - first, points - first
-    square, along = line | line, line | apart
+    square, along = line.dot(line), line.dot(apart)
     positive = square > 0.0
     share = along / jnp.where(positive, square, 1.0)
     between = apart - (line * share)
     valid = positive & (share > 0.0) & (share < 1.0)
-    measure = jnp.where(valid, between | between, jnp.inf)
+    measure = jnp.where(valid, between.dot(between), jnp.inf)
     numbers = _numbers(np.tile(np.arange(6)[:, None], (1, 3)), measure)
     others = _numbers(np.tile((0, 1, 1), (6, 1)), measure)
     one, two, _ = _ones(measure)

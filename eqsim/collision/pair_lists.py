@@ -226,7 +226,7 @@ def _boxes(rot: Mat3, center: Vec3, frames: ListFrames, reach) -> _Boxes:
     if reach is not None:
         around = around + 0.5 * reach
     core = Vec3(*(x - ball for x in frames.half))
-    extent = [(Vec3(*map(jnp.abs, row)) | core) + around for row in rot.rows]
+    extent = [Vec3(*map(jnp.abs, row)).dot(core) + around for row in rot.rows]
     low, high = (
         Vec3(*(x + sign * e for x, e in zip(center, extent, strict=True)))
         for sign in (-1.0, 1.0)

@@ -151,7 +151,7 @@ class Point(NamedTuple):
 def unit(v: Vec3, fallback: Vec3 | None = None) -> Vec3:
     """Normalize `v`; where it is zero up to rounding, return `fallback` (by default the
     x axis), with derivative zero."""
-    square = v | v
+    square = v.dot(v)
     tiny = square < (64 * float(jnp.finfo(square.dtype).eps)) ** 2
     scale = jnp.where(tiny, 0.0, 1.0 / jnp.sqrt(jnp.where(tiny, 1.0, square)))
     if fallback is None:
@@ -169,8 +169,8 @@ def contact_frame(normal: Vec3, tangent: Vec3 | None) -> Mat3:
         tangent = Vec3(
             zero, jnp.where(upright, one, zero), jnp.where(upright, zero, one)
         )
-    first = unit(tangent - (normal * (normal | tangent)))
-    return Mat3(*normal, *first, *(normal ^ first))
+    first = unit(tangent - (normal * normal.dot(tangent)))
+    return Mat3(*normal, *first, *normal.cross(first))
 
 
 class ContactPoints(NamedTuple):
@@ -306,13 +306,13 @@ def gap(one: Shape, two: Shape, reach: Reach, on_plane: bool):
     turn = one.pose.rot.T @ two.pose.rot
     first, second = reach.first, reach.second
     seen = one.pose.rot.T @ apart
-    extent = Vec3(*(_sizes(row) | second for row in turn.rows))
+    extent = Vec3(*(_sizes(row).dot(second) for row in turn.rows))
     if on_plane:
         return seen.z - extent.z
     back = two.pose.rot.T @ apart
-    depth = Vec3(*(_sizes(column) | first for column in turn.columns))
+    depth = Vec3(*(_sizes(column).dot(first) for column in turn.columns))
     over = _sizes(seen) - first, _sizes(back) - second
-    radius = lambda half: safe_sqrt(half | half)
+    radius = lambda half: safe_sqrt(half.dot(half))
     bounds = [*(over[0] - extent), *(over[1] - depth)]
     bounds += [_length(over[0]) - radius(second), _length(over[1]) - radius(first)]
     return ft.reduce(jnp.maximum, bounds)
@@ -325,4 +325,4 @@ def _sizes(v: Vec3) -> Vec3:
 def _length(over: Vec3):
     """Return the distance of a point from a box, of what it exceeds this by."""
     over = Vec3(*(jnp.maximum(x, 0.0) for x in over))
-    return safe_sqrt(over | over)
+    return safe_sqrt(over.dot(over))

@@ -21,7 +21,7 @@ from .points import Point, Shape, unit
 def plane_point(plane: Shape, center: Vec3, radius, **rest) -> Point:
     """Return the contact of a plane and a ball."""
     normal = plane.pose.rot.columns[2]
-    dist = ((center - plane.pose.pos) | normal) - radius
+    dist = (center - plane.pose.pos).dot(normal) - radius
     return Point(dist, center - (normal * (radius + 0.5 * dist)), normal, **rest)
 
 
@@ -36,7 +36,7 @@ def plane_ellipsoid(plane: Shape, ellipsoid: Shape) -> list[Point]:
     rot, size = ellipsoid.pose.rot, ellipsoid.size
     normal = rot.T @ plane.pose.rot.columns[2]
     scaled = Vec3(*(n * s for n, s in zip(normal, size)))
-    square = scaled | scaled
+    square = scaled.dot(scaled)
     depth = jnp.sqrt(jnp.where(square > 0.0, square, 1.0))
     lowest = Vec3(*(-a * s / depth for a, s in zip(scaled, size)))
     return [plane_point(plane, ellipsoid.pose.pos + (rot @ lowest), 0.0)]
@@ -65,7 +65,7 @@ def plane_box(plane: Shape, box: Shape) -> list[Point]:
         local = Vec3(*(s * size for s, size in zip(signs, box.size)))
         corner = box.pose.rot @ local
         point = plane_point(plane, box.pose.pos + corner, 0.0)
-        height = normal | corner
+        height = normal.dot(corner)
         points.append(point._replace(valid=height <= 0.0 if k < 4 else height < 0.0))
     return points
 
@@ -75,19 +75,19 @@ def plane_cylinder(plane: Shape, cylinder: Shape) -> list[Point]:
     away."""
     normal = plane.pose.rot.columns[2]
     axis, radius = cylinder.pose.rot.columns[2], cylinder.size.x
-    slope = normal | axis
+    slope = normal.dot(axis)
     # The direction in the disk that leads down: -normal without its part along the
     # axis. It does not depend on the sign of the axis, which then turns down.
     down = (axis * slope) - normal
     axis = axis * jnp.where(slope > 0.0, -1.0, 1.0)
-    square = down | down
+    square = down.dot(down)
     # 1e-12, as in MuJoCo, or what rounding makes of a zero in single precision.
     flat = square < max(1e-24, (16 * jnp.finfo(square.dtype).eps) ** 2)
     scale = radius / jnp.sqrt(jnp.where(flat, 1.0, square))
     across = cylinder.pose.rot.columns[0]
     down = Vec3(*(jnp.where(flat, radius * a, scale * d) for a, d in zip(across, down)))
     half = axis * cylinder.size.y
-    side = unit(down ^ half) * (radius * (0.5 * 3.0**0.5))
+    side = unit(down.cross(half)) * (radius * (0.5 * 3.0**0.5))
     center = cylinder.pose.pos
     at = lambda offset: plane_point(plane, center + offset, 0.0)
     lowest = at(down + half)
@@ -103,9 +103,9 @@ def spheres(a: Shape, center1: Vec3, b: Shape, center2: Vec3) -> Point:
     """
     radius1, radius2 = a.size.x, b.size.x
     apart = center2 - center1
-    across = a.pose.rot.columns[2] ^ b.pose.rot.columns[2]
+    across = a.pose.rot.columns[2].cross(b.pose.rot.columns[2])
     normal = unit(apart, unit(across))
-    dist = safe_sqrt(apart | apart) - radius1 - radius2
+    dist = safe_sqrt(apart.dot(apart)) - radius1 - radius2
     return Point(dist, center1 + (normal * (radius1 + 0.5 * dist)), normal)
 
 
@@ -117,7 +117,7 @@ def sphere_sphere(a: Shape, b: Shape) -> list[Point]:
 def sphere_capsule(sphere: Shape, capsule: Shape) -> list[Point]:
     """Return one point."""
     axis = capsule.pose.rot.columns[2]
-    along = axis | (sphere.pose.pos - capsule.pose.pos)
+    along = axis.dot(sphere.pose.pos - capsule.pose.pos)
     along = clamp(along, -capsule.size.y, capsule.size.y)
     near = capsule.pose.pos + (axis * along)
     return [spheres(sphere, sphere.pose.pos, capsule, near)]
@@ -135,8 +135,8 @@ def capsule_capsule(a: Shape, b: Shape) -> list[Point]:
     """
     u, v = a.pose.rot.columns[2] * a.size.y, b.pose.rot.columns[2] * b.size.y
     apart = a.pose.pos - b.pose.pos
-    uu, uv, vv = u | u, -(u | v), v | v
-    du, dv = -(u | apart), v | apart
+    uu, uv, vv = u.dot(u), -u.dot(v), v.dot(v)
+    du, dv = -u.dot(apart), v.dot(apart)
     det = uu * vv - uv * uv
     rounding = 64 * float(jnp.finfo(det.dtype).eps)
     parallel = det < max(1e-8, rounding) * uu * vv
@@ -193,7 +193,7 @@ def capsule_cylinder(capsule: Shape, cylinder: Shape) -> list[Point]:
     zero = jnp.zeros_like(up)
     # Outwards from the cylinder, of length equal to the distance of the axis.
     beyond = (radial * positive_part(out)) + Vec3(zero, zero, up * positive_part(over))
-    near = _Exit(-safe_sqrt(beyond | beyond), unit(beyond), p)
+    near = _Exit(-safe_sqrt(beyond.dot(beyond)), unit(beyond), p)
     depth, outward, p = _either(inside, _penetration(center, axis, radius, half), near)
     dist = -depth - capsule.size.x
     normal = -(rot @ outward)
@@ -246,11 +246,11 @@ def _sideways(center: Vec3, axis: Vec3, radius, half) -> list[_Exit]:
     """Return the exits through the lateral surface and across a rim."""
     zero = jnp.zeros_like(center.x + axis.x)
     square = axis.x * axis.x + axis.y * axis.y
-    upright = square <= 1e-12 * (axis | axis)
+    upright = square <= 1e-12 * axis.dot(axis)
     flat = jnp.where(upright, 1.0, square)
     across = Vec3(-axis.y, axis.x, zero) * (1.0 / jnp.sqrt(flat))
     across = Vec3(*(jnp.where(upright, e, a) for e, a in zip((1.0, 0.0, 0.0), across)))
-    beside = across | center
+    beside = across.dot(center)
     side = jnp.where(beside < 0.0, -1.0, 1.0)
     raw = -(center.x * axis.x + center.y * axis.y) / flat
     t = jnp.where(upright, 0.0, clamp(raw, -1.0, 1.0))
@@ -261,10 +261,10 @@ def _sideways(center: Vec3, axis: Vec3, radius, half) -> list[_Exit]:
     outward = Vec3(
         *(jnp.where(passing, a * side, e) for a, e in zip(across, end, strict=True))
     )
-    mantle = _Exit(radius - (outward | p), outward, p)
-    length = jnp.sqrt(jnp.where(upright, 1.0, axis | axis))
-    rise = (axis * (1.0 / length)) ^ across
-    above = rise | center
+    mantle = _Exit(radius - outward.dot(p), outward, p)
+    length = jnp.sqrt(jnp.where(upright, 1.0, axis.dot(axis)))
+    rise = (axis * (1.0 / length)).cross(across)
+    above = rise.dot(center)
     up = jnp.where(above < 0.0, -1.0, 1.0)
     angle, depth, least = _rim_angle(
         jnp.abs(beside), jnp.abs(above), jnp.sqrt(flat) / length, radius, half
@@ -388,7 +388,7 @@ def ball_box(center: Vec3, radius, size: Vec3) -> BoxContact:
     """Return the contact of a ball and a box about the origin."""
     nearest = Vec3(*(clamp(c, -s, s) for c, s in zip(center, size)))
     inward = nearest - center
-    square = inward | inward
+    square = inward.dot(inward)
     inside = square <= zero_length(square.dtype) ** 2
     length = jnp.sqrt(jnp.where(inside, 1.0, square))
     # Inside: which face is the nearest, and how far the center is below it.
@@ -415,9 +415,9 @@ def sphere_cylinder(sphere: Shape, cylinder: Shape) -> list[Point]:
     radius, half = cylinder.size.x, cylinder.size.y
     axis = cylinder.pose.rot.columns[2]
     apart = sphere.pose.pos - cylinder.pose.pos
-    along = apart | axis
+    along = apart.dot(axis)
     across = apart - (axis * along)
-    square = across | across
+    square = across.dot(across)
     rho = safe_sqrt(square)
     beside, above = jnp.abs(along) < half, square < radius * radius
     inside = beside & above

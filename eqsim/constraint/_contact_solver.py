@@ -275,13 +275,13 @@ def contact_jacobian(
     """
     moves = _moving_dofs(tree, nodes, pair, axes.ang.x.dtype)
     first, second = (
-        (axes.lin + (axes.ang ^ arm)) * mask
+        (axes.lin + axes.ang.cross(arm)) * mask
         for arm, mask in zip(rows.arms, moves, strict=True)
     )
-    jac = [v | (second - first) for v in rows.linear]
+    jac = [v.dot(second - first) for v in rows.linear]
     if rows.angular:
         turns = axes.ang * (moves[1] - moves[0])
-        jac += [v | turns for v in rows.angular]
+        jac += [v.dot(turns) for v in rows.angular]
     return tuple(jac)
 
 

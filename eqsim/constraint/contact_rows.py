@@ -348,9 +348,9 @@ class ContactRows(NamedTuple):
     def residuals(self, one: Motion, two: Motion) -> Residual:
         """Compute the residuals from the motion of both nodes."""
         rate = two.at(self.arms[1]) - one.at(self.arms[0])
-        along = [axis | rate for axis in self.linear]
+        along = [axis.dot(rate) for axis in self.linear]
         spin = two.ang - one.ang
-        along += [axis | spin for axis in self.angular]
+        along += [axis.dot(spin) for axis in self.angular]
         return tuple(a + b for a, b in zip(along, self.offset, strict=True))
 
     def wrench(self, force: Residual) -> "ContactWrench":
@@ -442,8 +442,8 @@ def contact_rows(
     arms = points.pos - one, points.pos - two
     rate = second.at(arms[1]) - first.at(arms[0])
     axes = _axes(law, points, parameters, None)
-    velocity = [axis | rate for axis in axes.linear]
-    velocity += [axis | (second.ang - first.ang) for axis in axes.angular]
+    velocity = [axis.dot(rate) for axis in axes.linear]
+    velocity += [axis.dot(second.ang - first.ang) for axis in axes.angular]
     cost, offset = _cost(law, points, parameters, velocity)
     return ContactRows(arms, axes.linear, axes.angular, cost, offset)
 
@@ -500,8 +500,8 @@ def anchored_rows(source: ContactSource) -> Rows:
     arm = points.pos - take(source.origin, group.moving)
     speed = take(source.velocity, group.moving)
     rate = speed.at(arm)
-    velocity = [axis | rate for axis in axes.linear]
-    velocity += [axis | speed.ang for axis in axes.angular]
+    velocity = [axis.dot(rate) for axis in axes.linear]
+    velocity += [axis.dot(speed.ang) for axis in axes.angular]
     cost, offset = _cost(source.law, points, parameters, velocity)
     jacobian = PointJacobian(group.moving, arm, axes.linear, axes.angular)
     return Rows(jacobian, cost, offset)

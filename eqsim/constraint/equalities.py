@@ -157,7 +157,7 @@ def anchors(
         ang=ang,
         speed=speed,
         spin=velocity.ang,
-        bias=rate.at(arm) + (velocity.ang ^ speed),
+        bias=rate.at(arm) + velocity.ang.cross(speed),
         spin_bias=rate.ang,
     )
 
@@ -190,7 +190,7 @@ def point_jacobians(
     by_dof = lambda v: Vec3(*(x[None] for x in v))
     by_row = lambda v: Vec3(*(x[:, None] for x in v))
     ang = by_dof(axes.ang) * mask
-    lin = (by_dof(axes.lin) + (by_dof(axes.ang) ^ by_row(arm))) * mask
+    lin = (by_dof(axes.lin) + by_dof(axes.ang).cross(by_row(arm))) * mask
     return lin, ang
 
 
@@ -289,7 +289,7 @@ class Connect(AbstractConstraint):
             rate=one.speed - two.speed,
             bias=one.bias - two.bias,
         )
-        size = safe_sqrt(gap | gap)
+        size = safe_sqrt(gap.dot(gap))
         return (equality_rows(constants, violation, size, end_dofs(sys, which)),)
 
 
@@ -323,7 +323,7 @@ class Weld(AbstractConstraint):
             rate=(*(one.speed - two.speed), *(turn.rate * length)),
             bias=(*(one.bias - two.bias), *(turn.bias * length)),
         )
-        size = safe_sqrt((gap | gap) + (twist | twist))
+        size = safe_sqrt(gap.dot(gap) + twist.dot(twist))
         return (equality_rows(constants, violation, size, end_dofs(sys, which)),)
 
 
@@ -343,13 +343,13 @@ def _turn(one: Anchors, two: Anchors) -> _Turn:
     back = two.rot.T
 
     def moved(w: Vec3, real, vector: Vec3) -> Vec3:
-        return ((w * real) + (w ^ vector)) * 0.5
+        return ((w * real) + w.cross(vector)) * 0.5
 
     apart = one.spin - two.spin
     w = back @ apart
-    w_rate = back @ ((one.spin_bias - two.spin_bias) - (two.spin ^ apart))
+    w_rate = back @ ((one.spin_bias - two.spin_bias) - two.spin.cross(apart))
     rate = moved(w, real, vector)
-    real_rate = (w | vector) * -0.5
+    real_rate = w.dot(vector) * -0.5
     columns = lambda v: Vec3(*(x[:, None] for x in v))
     turned = _rows_times(back, one.ang - two.ang)
     return _Turn(
@@ -364,7 +364,7 @@ def weld_torques(one: Anchors, two: Anchors, force: Vec3) -> Vec3:
     """Compute the torques on the first links, in the world, of the forces of the rows of
     rotation, times the length that weighs them."""
     real, *imaginary = matrix_quaternion(two.rot.T @ one.rot)
-    return two.rot @ (((force * real) + (Vec3(*imaginary) ^ force)) * 0.5)
+    return two.rot @ (((force * real) + Vec3(*imaginary).cross(force)) * 0.5)
 
 
 def _rows_times(matrix, vectors: Vec3) -> Vec3:

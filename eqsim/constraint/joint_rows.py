@@ -128,7 +128,7 @@ class BallLimit(AbstractConstraint):
         violation = at_least(low, high) - angle - margin
         dofs = [(dof, dof + 1, dof + 2) for dof in balls.dofs]
         jacobian = sparse_jacobian(_ball_jacobian(sys, balls, axis), dofs)
-        return (_row(constants, jacobian, violation, -(axis | spin)),)
+        return (_row(constants, jacobian, violation, -axis.dot(spin)),)
 
 
 def _ranges(sys: System, limited: LimitedJoints):
@@ -153,7 +153,7 @@ def ball_rotations(sys: System, balls: Sequence[int], q) -> tuple[Vec3, Any]:
     both are zero, with derivative zero, at no rotation."""
     quat = [take(q, [sys.joints.q_starts[j] + k for j in balls]) for k in range(4)]
     rotation = logarithm(normalize4(quat))
-    square = rotation | rotation
+    square = rotation.dot(rotation)
     rest = square < max(1e-10, zero_length(square.dtype)) ** 2
     angle = jnp.where(rest, 0.0, jnp.sqrt(jnp.where(rest, 1.0, square)))
     return rotation * jnp.where(rest, 0.0, 1.0 / jnp.where(rest, 1.0, angle)), angle

@@ -409,7 +409,7 @@ class ListedContacts(AbstractRows):
     def read(self, k) -> tuple[ContactList, ContactPoints]:
         """Return contacts at their numbers, `(n, *batch)`, and their points."""
         own = read_rows_of(self.contacts._replace(count=None), k)
-        frame = Mat3(*own.normal, *own.tangent, *(own.normal ^ own.tangent))
+        frame = Mat3(*own.normal, *own.tangent, *own.normal.cross(own.tangent))
         valid = jnp.ones_like(own.dist, bool)
         return own, ContactPoints(own.dist, own.pos, frame, valid)
 

@@ -279,8 +279,8 @@ class PointJacobian(AbstractJacobian):
     def times(self, motion: Motion, qdd) -> Residual:
         own = take(motion, self.nodes)
         rate = own.at(self.arm)
-        along = [axis | rate for axis in self.linear]
-        return (*along, *(axis | own.ang for axis in self.angular))
+        along = [axis.dot(rate) for axis in self.linear]
+        return (*along, *(axis.dot(own.ang) for axis in self.angular))
 
     def transpose(self, force: Residual) -> Terms:
         n = len(self.linear)
@@ -308,7 +308,7 @@ class PointJacobian(AbstractJacobian):
         for axis, push in zip(self.angular, by_lin, strict=True):
             if push is None:
                 continue
-            moment = self.arm ^ push
+            moment = self.arm.cross(push)
             both = axis.outer(moment)
             ang = ang + Sym3.of(both + both.T)
             cross = cross + axis.outer(push)

@@ -313,7 +313,7 @@ def kinetic_energy_of(sys: System, q, qd):
     """Compute the kinetic energy, `(*batch)`; batch axes last."""
     body = rigid(sys, q)
     velocity = descend(body.nodes, joint_motion(body.nodes, body.kin, qd))
-    total = jnp.sum(velocity | (body.inertia @ velocity), axis=0)
+    total = jnp.sum(velocity.dot(body.inertia @ velocity), axis=0)
     total = total + jnp.sum(armature(sys) * qd * qd, axis=0)
     if has_tendon_armature(sys):
         jac = armature_jacobian(sys, body.nodes, body.fixed, body.kin, q)
@@ -328,7 +328,7 @@ def potential_energy_of(sys: System, q):
     pose = link_poses(nodes, fixed, kinematics(sys, nodes, fixed, q))
     gravity = Vec3(*(sys.gravity[k][None] for k in range(3)))
     center = pose.point(vec3(sys.links.com))
-    weight = -jnp.sum(sys.links.mass * (center | gravity), axis=0)
+    weight = -jnp.sum(sys.links.mass * center.dot(gravity), axis=0)
     total = weight + spring_energy(sys, q)
     tendons = passive_tendons_at(sys, q)
     if tendons is not None:
@@ -373,7 +373,7 @@ def _momentum(sys, q, qd):
     velocity = descend(body.nodes, joint_motion(body.nodes, body.kin, qd))
     each = body.inertia @ velocity
     arm = body.kin.origin - center(sys, body.nodes, body.fixed, body.kin)
-    ang = each.ang + (arm ^ each.lin)
+    ang = each.ang + arm.cross(each.lin)
     return jnp.stack([jnp.sum(x, axis=0) for x in (*ang, *each.lin)])
 
 

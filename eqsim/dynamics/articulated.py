@@ -145,7 +145,7 @@ def factor(
         below = _single(level, total)
         axis = _joint_rows(kin.axis, level)
         force = below @ axis
-        inverse = 1.0 / ((axis | force) + _joint_rows(armature, level))
+        inverse = 1.0 / (axis.dot(force) + _joint_rows(armature, level))
         joints.append(JointFactor(axis, force, inverse))
         if level.depth:
             carried = sum_over_children(level, below.downdate(force, inverse))
@@ -191,7 +191,7 @@ def solve(tree: Tree, kin: Kinematics, factored: Factor, tau, force: Force | Non
         axis, response, inverse = factored.joints[level.depth]
         load = add(level_rows(force, level), carried)
         own = _single(level, load)
-        pull = ((axis | own) + _joint_rows(joint_tau, level)) * inverse
+        pull = (axis.dot(own) + _joint_rows(joint_tau, level)) * inverse
         pulls.append(pull)
         carried = sum_over_children(level, own - (response * pull))
     free = _free_motion(tree, kin, factored, tau, load)
@@ -227,7 +227,7 @@ def _accelerate(tree: Tree, kin: Kinematics, factored: Factor, pulls, free):
         rate = pulls[level.depth]
         if level.depth:
             above = take(motions[-1], level.parents)
-            rate = rate - (above | response) * inverse
+            rate = rate - above.dot(response) * inverse
             motions.append(above + (axis * rate))
         else:
             motions.append(concatenate([*free, axis * rate]))
@@ -250,4 +250,4 @@ def project(tree: Tree, kin: Kinematics, force: Force):
     n = tree.num_free
     root = rows(force, 0, n)
     ang = take(kin.pose.rot, range(n)).T @ root.ang
-    return join_dofs(tree, root.lin, ang, kin.axis | rows(force, n, tree.size))
+    return join_dofs(tree, root.lin, ang, kin.axis.dot(rows(force, n, tree.size)))

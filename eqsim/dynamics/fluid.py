@@ -155,7 +155,7 @@ def drag(density, viscosity, shapes: Ellipsoids, local: Motion) -> Force:
     spin, flow = local
     linear = _product(shapes.mass, flow) * density
     angular = _product(shapes.inertia, spin) * density
-    added = Force((linear ^ flow) + (angular ^ spin), linear ^ spin)
+    added = Force(linear.cross(flow) + angular.cross(spin), linear.cross(spin))
     at = _projection(shapes.semiaxes, flow)
     lift = _lift(shapes, local, at) * density
     torque = spin * _angular_drag(density, viscosity, shapes, spin)
@@ -185,14 +185,14 @@ class _Projection(NamedTuple):
 
 
 def _projection(r: Vec3, flow: Vec3) -> _Projection:
-    speed = safe_sqrt(flow | flow)
+    speed = safe_sqrt(flow.dot(flow))
     moving = speed > 0.0
     u = flow * jnp.where(moving, 1.0 / jnp.where(moving, speed, 1.0), 0.0)
     # Of numbers around one, so that small ellipsoids do not underflow.
     largest, _ = _ordered(r)
     x, y, z = ((side / largest) ** 2 for side in r)
     normal = Vec3(y * z * u.x, z * x * u.y, x * y * u.z)
-    along, square = normal | u, normal | normal
+    along, square = normal.dot(u), normal.dot(normal)
     along, square = (jnp.where(moving, value, 1.0) for value in (along, square))
     area = math.pi * largest**2 * jnp.sqrt(square / along)
     return _Projection(speed, u, normal, along / square, area)
@@ -203,8 +203,8 @@ def _lift(shapes: Ellipsoids, local: Motion, at: _Projection) -> Vec3:
     (spin, flow), r = local, shapes.semiaxes
     volume = (4 / 3 * math.pi) * (r.x * r.y * r.z)
     size = shapes.kutta * at.speed**2 * at.area * at.ratio
-    kutta = ((at.normal ^ at.direction) ^ at.direction) * size
-    return ((spin ^ flow) * (shapes.magnus * volume)) + kutta
+    kutta = at.normal.cross(at.direction).cross(at.direction) * size
+    return (spin.cross(flow) * (shapes.magnus * volume)) + kutta
 
 
 def _mean_diameter(r: Vec3):
@@ -240,7 +240,7 @@ def _angular_drag(density, viscosity, shapes: Ellipsoids, spin: Vec3):
         parts.append(spin[i] * ((8 / 15 * math.pi) * coefficient))
     total = Vec3(*parts)
     stokes = math.pi * viscosity * _mean_diameter(r) ** 3
-    return stokes + density * safe_sqrt(total | total)
+    return stokes + density * safe_sqrt(total.dot(total))
 
 
 def drag_matrix(density, viscosity, shapes: Ellipsoids, local: Motion) -> Matrix6:

@@ -187,7 +187,7 @@ def joint_space_entries(
     force = take(ascend(tree, inertia), dof_order(tree).nodes) @ axes
     rows, columns = np.nonzero(carries(tree))
     own = np.where(rows == columns, rows, -1)
-    values = (take(axes, columns) | take(force, rows)) + take_or_zero(diagonal, own)
+    values = take(axes, columns).dot(take(force, rows)) + take_or_zero(diagonal, own)
     places = rows * len(dof_order(tree).nodes) + columns
     return values, tuple(places.tolist())
 

@@ -203,7 +203,7 @@ def _rotary_moments(actuators: Actuators, k: int, kind: JointKind, q, start: int
         axis = quaternion_matrix(quat).T @ axis
     # MuJoCo: a free joint has no length.
     free = kind is JointKind.FREE
-    length = jnp.zeros_like(quat[0]) if free else logarithm(quat) | axis
+    length = jnp.zeros_like(quat[0]) if free else logarithm(quat).dot(axis)
     return [*gear[:num_linear], *axis], [length]
 
 
@@ -382,7 +382,7 @@ def _row(tree: Tree, kin: Kinematics, pulls: Pulls, q):
         return jnp.zeros_like(q[:1], shape=(1, size, *q.shape[1:]))
     axes = take(dof_axes(tree, kin), [dof for _, dof in pairs])
     force = take(concatenate([*pulls.forces]), [i for i, _ in pairs])
-    return accumulate(axes | force, [dof for _, dof in pairs], size)[None]
+    return accumulate(axes.dot(force), [dof for _, dof in pairs], size)[None]
 
 
 def _pull(kin: Kinematics, node: int, point: Vec3, force: Vec3, torque=None) -> Force:
@@ -404,8 +404,8 @@ def _site_pulls(scene: _Scene, k: int, gear):
         return [(Pulls((scene.nodes[site],), (pull,), False), zero)]
     base = scene.poses[ref]
     force, torque = base.rot @ linear, base.rot @ angular
-    length = (base.rot.T @ (pose.pos - base.pos)) | linear
-    length = length + (_relative_rotation(scene, site, ref) | angular)
+    length = (base.rot.T @ (pose.pos - base.pos)).dot(linear)
+    length = length + _relative_rotation(scene, site, ref).dot(angular)
     return [(_between(scene, site, ref, force, torque), length)]
 
 
@@ -455,8 +455,8 @@ def _crank_pulls(scene: _Scene, k: int, gear):
     rod = length[k][None]
     axis, pivot = scene.poses[slider].rot.columns[2], scene.poses[slider].pos
     vector = scene.poses[crank].pos - pivot
-    along = axis | vector
-    square = along * along + rod * rod - (vector | vector)
+    along = axis.dot(vector)
+    square = along * along + rod * rod - vector.dot(vector)
     reaches = square > 0.0
     root = safe_sqrt(square)
     inverse = jnp.where(reaches, 1.0 / jnp.where(reaches, root, 1.0), 0.0)
@@ -464,7 +464,7 @@ def _crank_pulls(scene: _Scene, k: int, gear):
     by_vector = ((axis * share) + (vector * inverse)) * gear[0]
     by_axis = (vector * share) * gear[0]
     nodes = scene.nodes[crank], scene.nodes[slider]
-    torque = axis ^ by_axis
+    torque = axis.cross(by_axis)
     pulls = (
         _pull(scene.kin, nodes[0], scene.poses[crank].pos, by_vector),
         _pull(scene.kin, nodes[1], pivot, -by_vector, torque),

@@ -51,11 +51,11 @@ class Gyroscopic(NamedTuple):
     momentum: Vec3
 
     def __matmul__(self, v: Motion) -> Force:
-        return Force(self.ang @ v.ang, (v.ang ^ self.momentum) * 2.0)
+        return Force(self.ang @ v.ang, v.ang.cross(self.momentum) * 2.0)
 
     def transposed(self, v: Motion) -> Vec3:
         """Compute the angular part of $B^T$ times a motion; the linear part is zero."""
-        return (self.ang.T @ v.ang) + ((self.momentum ^ v.lin) * 2.0)
+        return (self.ang.T @ v.ang) + (self.momentum.cross(v.lin) * 2.0)
 
 
 def gyroscopic(inertia: RigidInertia, velocity: Motion) -> Gyroscopic:
@@ -63,9 +63,9 @@ def gyroscopic(inertia: RigidInertia, velocity: Motion) -> Gyroscopic:
     w, u = velocity
     moment, ang = inertia.moment, inertia.ang.full()
     arm, turn, slide = skew(moment), skew(w), skew(u)
-    spin = (ang @ w) + (moment ^ u)
+    spin = (ang @ w) + moment.cross(u)
     matrix = (turn @ ang) - (ang @ turn) - (slide @ arm) - (arm @ slide) - skew(spin)
-    return Gyroscopic(matrix, (u * inertia.mass) - (moment ^ w))
+    return Gyroscopic(matrix, (u * inertia.mass) - moment.cross(w))
 
 
 def axis_rates(tree: Tree, axes: Motion, velocity: Motion) -> Motion:
@@ -78,7 +78,7 @@ def axis_rates(tree: Tree, axes: Motion, velocity: Motion) -> Motion:
     free = [node < tree.num_free for node in order]
     if any(free):
         own = take(velocity, [node if mark else 0 for node, mark in zip(order, free)])
-        lin = (own.lin ^ axes.ang) + (axes.lin ^ own.ang)
+        lin = own.lin.cross(axes.ang) + axes.lin.cross(own.ang)
         rate = Motion(rate.ang, rate.lin + (lin * per_row(free, lin.x)))
     return rate
 
@@ -100,7 +100,7 @@ def free_gyroscopic(inertia: RigidInertia, velocity: Motion) -> Matrix6:
     """
     w, moment, ang = velocity.ang, inertia.moment, inertia.ang.full()
     turn = skew(w)
-    force = skew(moment ^ w) - (turn @ skew(moment))
+    force = skew(moment.cross(w)) - (turn @ skew(moment))
     zero = Mat3(*(jnp.zeros_like(x) for x in force))
     return Matrix6((turn @ ang) - skew(ang @ w), zero, force, zero)
 
@@ -142,8 +142,8 @@ def damping_matrix(
         above, left = above + (drag @ axes), left + (drag.T @ axes)
     by_row = lambda v: type(v)(*(Vec3(*(x[:, None] for x in part)) for part in v))
     by_column = lambda v: type(v)(*(Vec3(*(x[None] for x in part)) for part in v))
-    upper = by_row(axes) | by_column(above)
-    lower = (by_column(rates) | by_row(below)) + (by_column(axes) | by_row(left))
+    upper = by_row(axes).dot(by_column(above))
+    lower = by_column(rates).dot(by_row(below)) + by_column(axes).dot(by_row(left))
     constant = lambda x: x.reshape(*x.shape, *(1 for _ in upper.shape[2:]))
     mask = carries(tree).astype(np.float64)
     strict = mask - np.eye(len(mask))
@@ -362,7 +362,7 @@ def symmetric_damping(
     if nodes is not None:
         carriers = [tree.link_nodes[tree.links[i]] for i in rows]
         axis = take(kin.axis, [i - tree.num_free for i in rows])
-        own = axis | (take(nodes, carriers) @ axis)
+        own = axis.dot(take(nodes, carriers) @ axis)
         joints = joints + accumulate(own, dofs, sys.nv)
         kept = [i for i in range(tree.size) if i not in rows]
         nodes = put(take(nodes, kept), kept, tree.size)

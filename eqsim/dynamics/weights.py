@@ -106,7 +106,7 @@ def _inverse_inertias(tree: Tree, factored: Factor):
             above = _zero_inertia(inverse)
         # The matrix maps forces to motions here, and its transpose is itself.
         motion = Motion(*(above @ Motion(*force)))
-        weight = inverse + inverse**2 * (motion | force)
+        weight = inverse + inverse**2 * motion.dot(force)
         z = (motion * inverse) - (axis * (0.5 * weight))
         own = _subtract_products(above, axis, z)
         if level.num_free:
@@ -171,8 +171,8 @@ def _link_weights(
     point = link_centers(sys, tree, fixed, kin)
     ang, cross, lin = take(inverse, nodes)
     axial = Vec3(cross.zy - cross.yz, cross.xz - cross.zx, cross.yx - cross.xy)
-    trace = lin.trace + 2.0 * (point | axial)
-    trace = trace + ang.trace * (point | point) - (point | (ang @ point))
+    trace = lin.trace + 2.0 * point.dot(axial)
+    trace = trace + ang.trace * point.dot(point) - point.dot(ang @ point)
     slides = per_row([sys.links.translating[link] for link in links], trace) > 0
     weight = jnp.where(slides, _inverse_mass(sys, links), trace * (1 / 3))
     return put(weight, links, sys.nlink)

@@ -44,10 +44,10 @@ class _Vec2(NamedTuple):
     x: Any
     y: Any
 
-    def __or__(self, other: "_Vec2"):
+    def dot(self, other: "_Vec2"):
         return self.x * other.x + self.y * other.y
 
-    def __xor__(self, other: "_Vec2"):
+    def cross(self, other: "_Vec2"):
         return self.x * other.y - self.y * other.x
 
 
@@ -77,7 +77,7 @@ def wrap(
     p0, p1 = local(start), local(end)
     if kind is GeomKind.SPHERE:
         u, v = _plane(p0, p1)
-        project = lambda p: _Vec2(p | u, p | v)
+        project = lambda p: _Vec2(p.dot(u), p.dot(v))
     else:
         u = v = None
         project = lambda p: _Vec2(p.x, p.y)
@@ -87,7 +87,7 @@ def wrap(
     else:
         s = lax.stop_gradient(local(side))
         touch = _around(d0, d1, lax.stop_gradient(project(s)), radius)
-        inside = (s | s) < radius * radius
+        inside = s.dot(s) < radius * radius
         touch = _select(inside, _through(d0, d1, radius, inside), touch)
     if u is None or v is None:
         first, last, arc = _along_cylinder(p0, p1, d0, d1, touch)
@@ -119,7 +119,7 @@ def _select(condition, one: _Touch, other: _Touch) -> _Touch:
 
 def _normalized(v):
     """Return unit vectors; zero becomes the unit vector along x, as in MuJoCo."""
-    square = v | v
+    square = v.dot(v)
     positive = square > _TINY * _TINY
     scale = 1.0 / jnp.sqrt(jnp.where(positive, square, 1.0))
     unit = (1.0, *(0.0 for _ in v[1:]))
@@ -129,11 +129,11 @@ def _normalized(v):
 def _plane(p0: Vec3, p1: Vec3) -> tuple[Vec3, Vec3]:
     """Return orthonormal axes of the plane through two points and the origin."""
     u = _normalized(p0)
-    normal = p0 ^ p1
-    square = normal | normal
+    normal = p0.cross(p1)
+    square = normal.dot(normal)
     tiny = zero_length(square.dtype)
     # In single precision rounding is relative to the distances of the points.
-    scale = 1.0 if tiny < 1e-12 else (p0 | p0) * (p1 | p1)
+    scale = 1.0 if tiny < 1e-12 else p0.dot(p0) * p1.dot(p1)
     parallel = square < tiny * tiny * scale
     # Any perpendicular axis: start from one that is zero where `u` is largest and one
     # elsewhere.
@@ -145,8 +145,8 @@ def _plane(p0: Vec3, p1: Vec3) -> tuple[Vec3, Vec3]:
         jnp.where(is_y, 0.0, 1.0),
         jnp.where(is_z, 0.0, 1.0),
     )
-    normal = _normalized(_where(parallel, u ^ other, normal))
-    return u, _normalized(normal ^ u)
+    normal = _normalized(_where(parallel, u.cross(other), normal))
+    return u, _normalized(normal.cross(u))
 
 
 def _along_cylinder(p0: Vec3, p1: Vec3, d0: _Vec2, d1: _Vec2, touch: _Touch):
@@ -163,15 +163,15 @@ def _along_cylinder(p0: Vec3, p1: Vec3, d0: _Vec2, d1: _Vec2, touch: _Touch):
 
 def _distance(a: _Vec2, b: _Vec2):
     d = _Vec2(b.x - a.x, b.y - a.y)
-    return safe_sqrt(d | d)
+    return safe_sqrt(d.dot(d))
 
 
 def _nearest(d0: _Vec2, d1: _Vec2):
     """Return the squared distance of two points, and the position on the line through
     them that is nearest to the origin, as a fraction of the distance."""
     d = _Vec2(d1.x - d0.x, d1.y - d0.y)
-    square = d | d
-    share = -(d | d0) / jnp.where(square > 0.0, square, 1.0)
+    square = d.dot(d)
+    share = -d.dot(d0) / jnp.where(square > 0.0, square, 1.0)
     return square, share
 
 
@@ -184,10 +184,10 @@ def _intersect(a0: _Vec2, a1: _Vec2, b0: _Vec2, b1: _Vec2):
     a = _Vec2(a1.x - a0.x, a1.y - a0.y)
     b = _Vec2(b1.x - b0.x, b1.y - b0.y)
     gap = _Vec2(b0.x - a0.x, b0.y - a0.y)
-    det = a ^ b
+    det = a.cross(b)
     proper = jnp.abs(det) >= _TINY
     scale = 1.0 / jnp.where(proper, det, 1.0)
-    s, t = (gap ^ b) * scale, (gap ^ a) * scale
+    s, t = gap.cross(b) * scale, gap.cross(a) * scale
     return proper & (s >= 0.0) & (s <= 1.0) & (t >= 0.0) & (t <= 1.0)
 
 
@@ -202,12 +202,12 @@ def _around(d0: _Vec2, d1: _Vec2, side: _Vec2 | None, radius) -> _Touch:
     square = radius * radius
     gap, share = _nearest(d0, d1)
     near = _between(d0, d1, clamp(share, 0.0, 1.0))
-    apart = (near | near) > square
-    is_left = (d0 ^ d1) >= 0.0
+    apart = near.dot(near) > square
+    is_left = d0.cross(d1) >= 0.0
     if side is not None:
         opposite, is_left = _sides(d0, d1, side)
         apart, is_left = apart & ~opposite, is_left ^ opposite
-    outside = ((d0 | d0) >= square) & ((d1 | d1) >= square)
+    outside = (d0.dot(d0) >= square) & (d1.dot(d1) >= square)
     valid = outside & (radius >= _TINY) & (gap >= _TINY) & ~apart
     # Without a wrap, use any regular values: both branches are differentiated.
     d0 = _where(valid, d0, _Vec2(2.0, 0.0))
@@ -216,7 +216,7 @@ def _around(d0: _Vec2, d1: _Vec2, side: _Vec2 | None, radius) -> _Touch:
     turn = jnp.where(is_left, 1.0, -1.0).astype(radius.dtype)
     a, b = _tangent(d0, turn, radius), _tangent(d1, -turn, radius)
     valid = valid & ~_intersect(d0, a, d1, b)
-    angle = turn * jnp.arctan2(a ^ b, a | b)
+    angle = turn * jnp.arctan2(a.cross(b), a.dot(b))
     # Rounding at angle zero must not add a turn.
     least = max(1e-7, zero_length(angle.dtype))
     angle = jnp.where(angle < -least, angle + 2.0 * jnp.pi, angle)
@@ -226,18 +226,18 @@ def _around(d0: _Vec2, d1: _Vec2, side: _Vec2 | None, radius) -> _Touch:
 def _sides(d0: _Vec2, d1: _Vec2, side: _Vec2):
     """Test if the side site is opposite to the string, and if the string turns left on
     the shorter side. Ties are decided as in MuJoCo."""
-    side, turn = _normalized(side), d0 ^ d1
+    side, turn = _normalized(side), d0.cross(d1)
     tie = (d0.y < 0.0) | ((d0.y == 0.0) & (d0.x > 0.0))
     is_left = (turn > 0.0) | ((turn == 0.0) & tie)
     sign = jnp.where(is_left, 1.0, -1.0)
-    opposite = (sign * (d1 ^ side) > 0.0) & (sign * (side ^ d0) > 0.0)
+    opposite = (sign * d1.cross(side) > 0.0) & (sign * side.cross(d0) > 0.0)
     return opposite, is_left
 
 
 def _tangent(d: _Vec2, turn, radius) -> _Vec2:
     """Return the point at which a tangent through a point touches the circle: on the
     right (-1) or the left (1) as seen from the origin."""
-    square, along = d | d, radius * radius
+    square, along = d.dot(d), radius * radius
     root = turn * radius * safe_sqrt(square - along)
     x, y = along * d.x - root * d.y, along * d.y + root * d.x
     return _Vec2(x / square, y / square)
@@ -258,20 +258,20 @@ def _through(d0: _Vec2, d1: _Vec2, radius, wanted) -> _Touch:
     gap, share = _nearest(d0, d1)
     near = _between(d0, d1, share)
     cuts = (gap > _TINY) & (share > 0.0) & (share < 1.0)
-    cuts = cuts & ((near | near) <= radius * radius)
-    outside = ((d0 | d0) > radius * radius) & ((d1 | d1) > radius * radius)
+    cuts = cuts & (near.dot(near) <= radius * radius)
+    outside = (d0.dot(d0) > radius * radius) & (d1.dot(d1) > radius * radius)
     valid = wanted & outside & (radius >= _TINY) & ~cuts
     d0 = _where(valid, d0, _Vec2(2.0, 0.0))
     d1 = _where(valid, d1, _Vec2(1.0, 1.8))
     radius = jnp.where(valid, radius, 1.0)
     middle = _normalized(_Vec2(d0.x + d1.x, d0.y + d1.y))
-    len0, len1 = jnp.sqrt(d0 | d0), jnp.sqrt(d1 | d1)
-    cosine = (d0 | d1) / (len0 * len1)
+    len0, len1 = jnp.sqrt(d0.dot(d0)), jnp.sqrt(d1.dot(d1))
+    cosine = d0.dot(d1) / (len0 * len1)
     valid = valid & (cosine >= _TINY - 1.0)
-    cross = d0 ^ d1
+    cross = d0.cross(d1)
     proper = (jnp.abs(cosine) < 1.0 - _TINY) & (cross != 0.0)
     share = lambda length: jnp.where(proper, radius / length, 0.5)
-    bend = jnp.where(proper, cross, 1.0), jnp.where(proper, d0 | d1, 0.5)
+    bend = jnp.where(proper, cross, 1.0), jnp.where(proper, d0.dot(d1), 0.5)
     found = _reflection(
         share(len0), share(len1), jnp.arctan2(jnp.abs(bend[0]), bend[1])
     )

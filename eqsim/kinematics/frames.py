@@ -363,7 +363,7 @@ def _com_velocity(sys, q, qd):
     kin = kinematics(sys, nodes, fixed, q)
     velocity = descend(nodes, joint_motion(nodes, kin, qd))
     mass, moment = _node_moments(sys, nodes, fixed, kin)
-    momentum = (velocity.lin * mass) + (velocity.ang ^ moment)
+    momentum = (velocity.lin * mass) + velocity.ang.cross(moment)
     return jnp.concatenate(_total(momentum) * _inverse_mass(sys))
 
 
@@ -375,7 +375,7 @@ def _com_jacobian(sys, q):
     carried = ascend(nodes, _node_moments(sys, nodes, fixed, kin))
     mass, moment = take(carried, dof_order(nodes).nodes)
     axes = dof_axes(nodes, kin)
-    columns = (axes.lin * mass) + (axes.ang ^ moment)
+    columns = (axes.lin * mass) + axes.ang.cross(moment)
     return jnp.stack(columns * _inverse_mass(sys))
 
 

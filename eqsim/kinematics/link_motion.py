@@ -290,7 +290,7 @@ def frames(sys: System, tree: Tree) -> Frames:
     rot = quaternion_matrix(normalize4(quaternions(links.quat)))
     placed = _in_nodes(tree, links.parents, Pose(rot, vec3(links.pos)))
     axis = vec3(joints.axis)
-    norm = safe_sqrt(axis | axis)
+    norm = safe_sqrt(axis.dot(axis))
     norm = jnp.where(norm > 0.0, norm, 1.0)
     # The frame of a link with joints is that of its last node.
     index = [i if i in tree.fixed else -1 for i in range(sys.nlink)]
@@ -395,7 +395,7 @@ def _motion_axes(tree: Tree, axis: Vec3, arm: Vec3) -> Motion:
     """Return the motion subspaces of hinges, slides and the axes of balls."""
     kinds = tree.kinds[tree.num_free :]
     turns = per_row([kind is not JointKind.PRISMATIC for kind in kinds], axis.x)
-    return Motion(axis * turns, ((arm ^ axis) * turns) + (axis * (1.0 - turns)))
+    return Motion(axis * turns, (arm.cross(axis) * turns) + (axis * (1.0 - turns)))
 
 
 def joint_motion(tree: Tree, kin: Kinematics, qd) -> Motion:
@@ -419,7 +419,7 @@ def _bias(sys: System, tree: Tree, velocity: Motion, own: Motion) -> Motion:
     rate = base.cross(take(own, range(n, tree.size)))
     free = take(own, range(n))
     zero = Vec3(*(jnp.zeros_like(x) for x in free.ang))
-    rate = concatenate([Motion(zero, free.lin ^ free.ang), rate])
+    rate = concatenate([Motion(zero, free.lin.cross(free.ang)), rate])
     gravity = Vec3(*(sys.gravity[k][None] for k in range(3)))
     root = per_row([parent < 0 for parent in tree.parents], own.lin.x)
     return Motion(rate.ang, rate.lin - (gravity * root))

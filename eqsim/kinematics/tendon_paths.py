@@ -468,7 +468,7 @@ def _direction(start: Vec3, end: Vec3) -> tuple[Vec3, Any]:
     """Return unit vectors from point to point, and distances. Between coincident
     points, the vector is the x axis of the world, as in MuJoCo."""
     d = end - start
-    square = d | d
+    square = d.dot(d)
     apart = square > zero_length(square.dtype) ** 2
     scale = 1.0 / jnp.sqrt(jnp.where(apart, square, 1.0))
     unit = Vec3(*(jnp.where(apart, x * scale, e) for x, e in zip(d, (1.0, 0.0, 0.0))))
@@ -527,7 +527,7 @@ def _entries(tree: Tree, plan: PathPlan, kin: Kinematics, parts: _Parts):
     signs = per_row(acts.signs, arm.x)
     pull = force_at(arm, part.direction * signs)
     total: Force = accumulate(pull, acts.rows, acts.num_rows)
-    return take(dof_axes(tree, kin), acts.dof) | take(total, acts.row)
+    return take(dof_axes(tree, kin), acts.dof).dot(take(total, acts.row))
 
 
 def jacobian_rate(

@@ -165,7 +165,7 @@ def contact_arrays(report: ContactReport | None) -> tuple:
     if report is None:
         return ()
     own = report.values
-    axes = own.normal, own.tangent, own.normal ^ own.tangent
+    axes = own.normal, own.tangent, own.normal.cross(own.tangent)
     frame = jnp.stack([stack(axis) for axis in axes], axis=1)
     values = stack(own.pos), frame, stack(own.force), stack(own.torque)
     return report.pair, report.count, own.dist, *values

@@ -220,7 +220,7 @@ def summed_wrenches(prepared: Prepared, now: RobotData, forces: ByKind) -> Force
     for each, force in zip(rows, _of_contacts(forces), strict=True):
         if isinstance(each, ListedContacts):
             ang, lin = take(force[0], range(sys.nlink))
-            total = total + Force(ang - ((centers - origins) ^ lin), lin)
+            total = total + Force(ang - (centers - origins).cross(lin), lin)
     return total
 
 

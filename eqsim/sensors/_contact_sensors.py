@@ -140,7 +140,7 @@ def _touch(sys: System, now: SensorInputs, sensor: int):
     sides = [(pair[0] == link) - (pair[1] == link) for pair in links]
     pair, own = jnp.maximum(report.pair, 0), report.values
     sign = table_rows(sides, pair).astype(own.dist.dtype)
-    push = own.normal | own.force
+    push = own.normal.dot(own.force)
     like = jnp.zeros_like(push)
     shape = site_shape(sys, now, site)
     shape = jax.tree_util.tree_map(lambda x: x + like, shape)
@@ -214,7 +214,7 @@ def _matched(
     if kind is SensorObject.SITE:
         shape = site_shape(sys, now, index)
         matched = matched & inside(sys.sites.kinds[index], shape, own.pos)
-    frame = Mat3(*own.normal, *own.tangent, *(own.normal ^ own.tangent))
+    frame = Mat3(*own.normal, *own.tangent, *own.normal.cross(own.tangent))
     first, second = (_end_motion(sys, now, own.pos, pair, side) for side in (0, 1))
     slots = max(contact_plan(sys).num_points)
     return _Matched(
@@ -277,7 +277,7 @@ def _criterion(found: _Matched, reduction: ContactReduction):
     values = {
         ContactReduction.FIRST: jnp.zeros_like(found.dist),
         ContactReduction.CLOSEST: found.dist,
-        ContactReduction.STRONGEST: -(found.force | found.force),
+        ContactReduction.STRONGEST: -found.force.dot(found.force),
     }[reduction]
     return jax.lax.stop_gradient(values)
 
@@ -294,14 +294,14 @@ def _sum(found: _Matched, data: Sequence[ContactData]):
     """Return the sum of all forces, and the torque about their center."""
     some = lambda v: Vec3(*(jnp.where(found.matched, x, 0.0) * found.flip for x in v))
     force, torque = some(found.force), some(found.torque)
-    weight = safe_sqrt(force | force)
+    weight = safe_sqrt(force.dot(force))
     total = jnp.maximum(jnp.sum(weight, axis=0, keepdims=True), 1e-15)
     place = lambda v: Vec3(*(jnp.sum(x, axis=0, keepdims=True) for x in v))
     center = place(found.pos * weight) * (1.0 / total)
     to_world = found.frame.T
     force, torque = to_world @ force, to_world @ torque
     arm = found.pos - center
-    moment = place(torque + (arm ^ force))
+    moment = place(torque + arm.cross(force))
     zero = jnp.zeros_like(total)
     one = zero + 1.0
     values = {

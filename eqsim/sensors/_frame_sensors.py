@@ -101,7 +101,7 @@ def accelerations_at(
     velocity = _at(now, now.data.velocities.velocity, nodes, pos)
     still = per_row([node < 0 for node in nodes], rate.lin.x)
     gravity = Vec3(*(sys.gravity[k][None] * still for k in range(3)))
-    turned = velocity.ang ^ velocity.lin
+    turned = velocity.ang.cross(velocity.lin)
     return Rates(rate.ang, (rate.lin + turned) - gravity)
 
 
@@ -165,7 +165,7 @@ def _rows(q, start: int) -> tuple:
 def _turn(sys: System, q, joint: int) -> tuple:
     start = sys.joints.q_starts[joint]
     axis = vec3(take(sys.joints.axis, [joint]))
-    norm = safe_sqrt(axis | axis)
+    norm = safe_sqrt(axis.dot(axis))
     axis = axis * (1.0 / jnp.where(norm > 0.0, norm, 1.0))
     half = 0.5 * (q - sys.joints.ref)[start : start + 1]
     return jnp.cos(half), *(axis * jnp.sin(half))
@@ -233,7 +233,7 @@ def _relative_velocities(
     own = object_velocities(sys, now, objects, pose.pos)
     other = object_velocities(sys, now, references, reference.pos)
     # The axes of the reference rotate.
-    turned = (pose.pos - reference.pos) ^ other.ang
+    turned = (pose.pos - reference.pos).cross(other.ang)
     back = reference.rot.T
     lin = (own.lin - other.lin) + turned
     return Rates(back @ (own.ang - other.ang), back @ lin)

@@ -102,7 +102,7 @@ def _joint_sides(sys: System, now: SensorInputs, joint: int) -> list[Side]:
         spin = Vec3(*(now.data.qd[dof + k : dof + k + 1] for k in range(3)))
         which = limited_balls(sys).joints.index(joint)
         gap = at_least(low, high) - angle - margin
-        return [Side(gap, -(axis | spin), forces and row(forces.balls, which))]
+        return [Side(gap, -axis.dot(spin), forces and row(forces.balls, which))]
     position, rate = now.data.q[at : at + 1], now.data.qd[dof : dof + 1]
     which = limited_joints(sys).joints.index(joint)
     return [

@@ -76,13 +76,13 @@ def inside(kind: GeomKind, shape: Shape, point: Vec3):
     if kind is GeomKind.PLANE:
         return p.z < 0.0
     if kind is GeomKind.SPHERE:
-        return (p | p) < size.x * size.x
+        return p.dot(p) < size.x * size.x
     if kind is GeomKind.CAPSULE:
         over = p.z - clamp(p.z, -size.y, size.y)
         return p.x * p.x + p.y * p.y + over * over < size.x * size.x
     if kind is GeomKind.ELLIPSOID:
         scaled = Vec3(p.x / size.x, p.y / size.y, p.z / size.z)
-        return (scaled | scaled) < 1.0
+        return scaled.dot(scaled) < 1.0
     if kind is GeomKind.CYLINDER:
         return (jnp.abs(p.z) < size.y) & (p.x * p.x + p.y * p.y < size.x * size.x)
     return (jnp.abs(p.x) < size.x) & (jnp.abs(p.y) < size.y) & (jnp.abs(p.z) < size.z)
@@ -163,9 +163,9 @@ def _ball(radius, ray: Ray, center, accepted: Callable) -> Best:
     """Intersect with a sphere on the z axis, limited to accepted points."""
     point = Vec3(ray.point.x, ray.point.y, ray.point.z - center)
     roots = _roots(
-        ray.direction | ray.direction,
-        ray.direction | point,
-        (point | point) - radius * radius,
+        ray.direction.dot(ray.direction),
+        ray.direction.dot(point),
+        point.dot(point) - radius * radius,
     )
     best = no_hit(roots.low)
     for root in roots:
@@ -202,7 +202,7 @@ def _ellipsoid(size: Vec3, ray: Ray) -> Best:
     p, d = ray.point, ray.direction
     weight = Vec3(*(1.0 / (s * s) for s in size))
     scale = lambda v: Vec3(*(a * b for a, b in zip(weight, v)))
-    dist = _roots(scale(d) | d, scale(d) | p, (scale(p) | p) - 1.0).first
+    dist = _roots(scale(d).dot(d), scale(d).dot(p), scale(p).dot(p) - 1.0).first
     normal = unit(scale(ray.at(dist)))
     return no_hit(dist).or_nearer(dist, normal, dist >= 0.0)
 
@@ -365,15 +365,15 @@ def pick(tree: Any, index):
 def triangle_distances(triangle: Triangle, ray: Ray):
     """Return distances to triangles; -1 if the ray misses (Möller, Trumbore)."""
     first, second = triangle.b - triangle.a, triangle.c - triangle.a
-    across = ray.direction ^ second
-    det = first | across
+    across = ray.direction.cross(second)
+    det = first.dot(across)
     some = det != 0.0
     scale = 1.0 / jnp.where(some, det, 1.0)
     start = ray.point - triangle.a
-    u = (start | across) * scale
-    along = start ^ first
-    v = (ray.direction | along) * scale
-    dist = (second | along) * scale
+    u = start.dot(across) * scale
+    along = start.cross(first)
+    v = ray.direction.dot(along) * scale
+    dist = second.dot(along) * scale
     # A ray through an edge hits one of its triangles, despite rounding.
     slack = _SLACK * float(jnp.finfo(u.dtype).eps)
     hit = some & (u >= -slack) & (v >= -slack) & (u + v <= 1.0 + slack)
@@ -382,15 +382,15 @@ def triangle_distances(triangle: Triangle, ray: Ray):
 
 def plane_hit(shape: Shape, ray: Ray, triangle: Triangle, exists) -> Hit:
     """Intersect rays with the planes of triangles."""
-    across = (triangle.b - triangle.a) ^ (triangle.c - triangle.a)
-    slope = across | ray.direction
+    across = (triangle.b - triangle.a).cross(triangle.c - triangle.a)
+    slope = across.dot(ray.direction)
     # The ray is not parallel to the plane, because it was hit; otherwise, any triangle
     # stands for none.
     exists = exists & (slope != 0.0)
-    dist = ((triangle.a - ray.point) | across) / jnp.where(exists, slope, 1.0)
+    dist = (triangle.a - ray.point).dot(across) / jnp.where(exists, slope, 1.0)
     # Normalize the edges first, because the area of a triangle may be tiny.
     edges = unit(triangle.b - triangle.a), unit(triangle.c - triangle.a)
-    normal = unit(edges[0] ^ edges[1])
+    normal = unit(edges[0].cross(edges[1]))
     return world_hit(shape, jnp.where(exists, dist, -1.0), normal)
 
 

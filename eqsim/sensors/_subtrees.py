@@ -124,7 +124,7 @@ def _angular_momentum(total: _Total) -> Vec3:
     bodies, mean = total.bodies, _mean_velocity(total)
     apart = (bodies.lin - mean) * bodies.mass
     spin = bodies.inertia @ bodies.ang
-    return _sum(spin + ((bodies.center - total.center) ^ apart))
+    return _sum(spin + (bodies.center - total.center).cross(apart))
 
 
 SUBTREE_SENSORS: dict[SensorKind, Callable] = {
@@ -140,9 +140,9 @@ def _inertial(sys: System, now: SensorInputs, links: Sequence[int], point: Vec3)
     nodes = carriers(tree(sys), links)
     rate = accelerations_at(sys, now, nodes, bodies.center)
     force = rate.lin * bodies.mass
-    spin = bodies.ang ^ (bodies.inertia @ bodies.ang)
+    spin = bodies.ang.cross(bodies.inertia @ bodies.ang)
     torque = (bodies.inertia @ rate.ang) + spin
-    return _sum_wrenches(force, torque + ((bodies.center - point) ^ force))
+    return _sum_wrenches(force, torque + (bodies.center - point).cross(force))
 
 
 def _sum_wrenches(force: Vec3, torque: Vec3) -> tuple[Vec3, Vec3]:
@@ -165,7 +165,7 @@ def interactions(
             own = [i for i, link in enumerate(each.links) if link in links]
             if own:
                 pos, force, torque = take((each.pos, each.force, each.torque), own)
-                outer = _sum_wrenches(force, torque + ((pos - pose.pos) ^ force))
+                outer = _sum_wrenches(force, torque + (pos - pose.pos).cross(force))
                 total = (total[0] - outer[0], total[1] - outer[1])
         back = pose.rot.T
         found.append((back @ total[0], back @ total[1]))

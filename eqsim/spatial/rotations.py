@@ -102,7 +102,7 @@ def multiply(p, q):
 
 def exponential(v: Vec3):
     """Return the unit quaternion of a rotation vector; smooth at zero."""
-    square = v | v
+    square = v.dot(v)
     # Below this, the series is exact in double precision, and the square root is not
     # evaluated at zero.
     tiny = square < 1e-7
@@ -146,11 +146,13 @@ def rotation_rate(rotation: Vec3, ang: Vec3) -> Vec3:
     (the inverse of the differential of the exponential; Hairer, Lubich and Wanner,
     *Geometric Numerical Integration*, 2006, section IV.8).
     """
-    square = rotation | rotation
+    square = rotation.dot(rotation)
     tiny = square < 1e-3
     norm = jnp.sqrt(jnp.where(tiny, 1.0, square))
     half = 0.5 * norm
     series = 1 / 12 + square * (1 / 720 + square * (1 / 30240 + square * (1 / 1209600)))
     exact = (1.0 - half * jnp.cos(half) / jnp.sin(half)) / jnp.where(tiny, 1.0, square)
-    twist = rotation ^ ang
-    return ang + (twist * 0.5) + ((rotation ^ twist) * jnp.where(tiny, series, exact))
+    twist = rotation.cross(ang)
+    return (
+        ang + (twist * 0.5) + (rotation.cross(twist) * jnp.where(tiny, series, exact))
+    )

@@ -70,11 +70,13 @@ class Vec3(NamedTuple):
     def __mul__(self, scale) -> "Vec3":
         return Vec3(mul(self.x, scale), mul(self.y, scale), mul(self.z, scale))
 
-    def __or__(self, other: "Vec3"):
+    def dot(self, other: "Vec3"):
+        r"""Compute the dot product $u \cdot v$."""
         x, y, z = map(mul, self, other)
         return add(add(x, y), z)
 
-    def __xor__(self, other: "Vec3") -> "Vec3":
+    def cross(self, other: "Vec3") -> "Vec3":
+        r"""Compute the cross product $u \times v$."""
         return Vec3(
             sub(mul(self.y, other.z), mul(self.z, other.y)),
             sub(mul(self.z, other.x), mul(self.x, other.z)),
@@ -136,7 +138,7 @@ class Mat3(NamedTuple):
 
     def __matmul__(self, other: "Vec3 | Mat3 | Sym3") -> "Vec3 | Mat3":
         if isinstance(other, Vec3):
-            return Vec3(*(row | other for row in self.rows))
+            return Vec3(*(row.dot(other) for row in self.rows))
         if isinstance(other, Sym3):
             other = other.full()
         x, y, z = other.columns
@@ -212,7 +214,7 @@ def congruence(a: Mat3, s: Sym3) -> Sym3:
     """Compute $A S A^T$, for instance a tensor in rotated axes."""
     x, y, z = a.rows
     bx, by, bz = (a @ s).rows
-    return Sym3(bx | x, by | y, bz | z, bx | y, bx | z, by | z)
+    return Sym3(bx.dot(x), by.dot(y), bz.dot(z), bx.dot(y), bx.dot(z), by.dot(z))
 
 
 def cholesky_factor(s: Sym3) -> Sym3:
@@ -257,22 +259,23 @@ class Motion(NamedTuple):
     def __mul__(self, scale) -> "Motion":
         return Motion(self.ang * scale, self.lin * scale)
 
-    def __or__(self, force: "Force"):
-        return (self.ang | force.ang) + (self.lin | force.lin)
+    def dot(self, force: "Force"):
+        r"""Compute the power $V \cdot F$ of a force along a motion."""
+        return self.ang.dot(force.ang) + self.lin.dot(force.lin)
 
     def cross(self, other: "Motion") -> "Motion":
         r"""Compute the cross product $V \times M$ with a motion vector."""
         ang, lin = self
-        return Motion(ang ^ other.ang, (ang ^ other.lin) + (lin ^ other.ang))
+        return Motion(ang.cross(other.ang), ang.cross(other.lin) + lin.cross(other.ang))
 
     def cross_dual(self, force: "Force") -> "Force":
         r"""Compute the cross product $V \times^* F$ with a force vector."""
         ang, lin = self
-        return Force((ang ^ force.ang) + (lin ^ force.lin), ang ^ force.lin)
+        return Force(ang.cross(force.ang) + lin.cross(force.lin), ang.cross(force.lin))
 
     def at(self, point: Vec3) -> Vec3:
         """Return the linear part at `point`."""
-        return self.lin + (self.ang ^ point)
+        return self.lin + self.ang.cross(point)
 
 
 class Force(NamedTuple):
@@ -296,7 +299,7 @@ class Force(NamedTuple):
 
 def force_at(point: Vec3, force: Vec3) -> Force:
     """Return the spatial force of a force that acts at a point."""
-    return Force(point ^ force, force)
+    return Force(point.cross(force), force)
 
 
 class RigidInertia(NamedTuple):
@@ -314,8 +317,8 @@ class RigidInertia(NamedTuple):
     def __matmul__(self, v: Motion) -> Force:
         h = self.moment
         return Force(
-            (self.ang @ v.ang) + (h ^ v.lin),
-            (v.lin * self.mass) - (h ^ v.ang),
+            (self.ang @ v.ang) + h.cross(v.lin),
+            (v.lin * self.mass) - h.cross(v.ang),
         )
 
     def articulated(self) -> "ArticulatedInertia":
@@ -329,7 +332,7 @@ def rigid_inertia(mass, com: Vec3, rotational: Sym3) -> RigidInertia:
     """Return the inertia about the origin, given mass, center of mass and the inertia
     about the center of mass, all in world axes."""
     h = com * mass
-    square = com | h
+    square = com.dot(h)
     steiner = diagonal(square, square, square) - Sym3.of(h.outer(com))
     return RigidInertia(mass, h, rotational + steiner)
 
@@ -391,8 +394,8 @@ def free_factor(inertia: ArticulatedInertia) -> FreeFactor:
     c = inertia.cross.rows
     w = tuple(cholesky_solve(lin, row) for row in c)
     schur = inertia.ang - Sym3(
-        *(w[0] | c[0], w[1] | c[1], w[2] | c[2]),
-        *(w[0] | c[1], w[0] | c[2], w[1] | c[2]),
+        *(w[0].dot(c[0]), w[1].dot(c[1]), w[2].dot(c[2])),
+        *(w[0].dot(c[1]), w[0].dot(c[2]), w[1].dot(c[2])),
     )
     return FreeFactor(lin, Mat3(*w[0], *w[1], *w[2]), cholesky_factor(schur))
 
@@ -467,8 +470,8 @@ def full_matrix6(inertia: ArticulatedInertia) -> Matrix6:
 def inverse3(matrix: Mat3) -> Mat3:
     """Compute the inverse of a general 3x3 matrix by cofactors."""
     x, y, z = matrix.rows
-    a, b, c = y ^ z, z ^ x, x ^ y
-    return matrix_from_columns(a, b, c) * (1.0 / (x | a))
+    a, b, c = y.cross(z), z.cross(x), x.cross(y)
+    return matrix_from_columns(a, b, c) * (1.0 / x.dot(a))
 
 
 def solve6(matrix: Matrix6, force: Force) -> Motion:

@@ -49,7 +49,7 @@ def _circle(ring, point):
 def ball_and_ring(ball, ring):
     near = _circle(ring, ball.pose.pos)
     way = near - ball.pose.pos
-    length = safe_sqrt(way | way)
+    length = safe_sqrt(way.dot(way))
     normal = way * (1.0 / jnp.where(length > 0.0, length, 1.0))
     dist = length - ball.size.x - ring.size.y
     spot = ball.pose.pos + (normal * (ball.size.x + 0.5 * dist))

@@ -220,7 +220,9 @@ def _grouped(arguments, together):
     def run(dynamic):
         with rows_together(together):
             wanted = ("contacts", "contact_wrenches")
-            return _compute.__wrapped__(wanted, Euler(), 16, *eqx.combine(dynamic, static))
+            return _compute.__wrapped__(
+                wanted, Euler(), 16, *eqx.combine(dynamic, static)
+            )
 
     return jax.jit(run)(dynamic)
 

@@ -85,8 +85,8 @@ def test_vectors():
     a, b, s = vectors(), vectors(), jnp.arange(1.0, 1.0 + N)
     assert close(a + b, dense(a) + dense(b)) and close(a - b, dense(a) - dense(b))
     assert close(-a, -dense(a)) and close(a * s, dense(a) * np.asarray(s)[:, None])
-    assert close(a | b, np.sum(dense(a) * dense(b), axis=-1))
-    assert close(a ^ b, np.cross(dense(a), dense(b)))
+    assert close(a.dot(b), np.sum(dense(a) * dense(b), axis=-1))
+    assert close(a.cross(b), np.cross(dense(a), dense(b)))
     assert close(a.outer(b), dense(a)[:, :, None] * dense(b)[:, None])
     assert close(Sym3.of(a.outer(a)), dense(a.outer(a)))
     assert close(vec3(stack(a)), a)
@@ -119,9 +119,9 @@ def test_motions_and_forces():
     matrix = np.block([[cross(v.ang), zero], [cross(v.lin), cross(v.ang)]])
     assert close(v.cross(m), times(matrix, m))
     assert close(v.cross_dual(f), times(-matrix.swapaxes(1, 2), f))
-    assert close(v | f, np.sum(dense(v) * dense(f), axis=-1))
+    assert close(v.dot(f), np.sum(dense(v) * dense(f), axis=-1))
     # The power of a force at a point is its product with the velocity there.
-    assert close(v | force_at(point, f.lin), v.at(point) | f.lin)
+    assert close(v.dot(force_at(point, f.lin)), v.at(point).dot(f.lin))
 
 
 def inertia():
@@ -176,6 +176,6 @@ def test_articulated_inertia():
 def test_batches_trail(batch):
     """The same code on arrays with any number of axes behind that of the links."""
     array = jnp.asarray(RNG.normal(size=(N, 3, *batch)))
-    norm = jax.jit(lambda x: vec3(x) | vec3(x))(array)
+    norm = jax.jit(lambda x: vec3(x).dot(vec3(x)))(array)
     assert norm.shape == (N, *batch)
     assert np.allclose(norm, np.sum(np.asarray(array) ** 2, axis=1))

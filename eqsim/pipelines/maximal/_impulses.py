@@ -158,7 +158,7 @@ def contact_motion(contacts: ContactFrames, bodies: Bodies) -> ContactMotion:
         moves = _column([body >= 0 for body in side], arm.x) > 0
         moved.append(Vec3(*(jnp.where(moves, x, 0.0) for x in change)))
         arms.append(arm)
-    gap, both = contacts.dist + (normal | (moved[1] - moved[0])), (arms[0], arms[1])
+    gap, both = contacts.dist + normal.dot(moved[1] - moved[0]), (arms[0], arms[1])
     velocity = relative_velocity_along(contacts, both, bodies.velocity)
     return ContactMotion(both, gap, velocity)
 
@@ -201,7 +201,7 @@ def push_out(sys: System, gap, share, h):
 def _gravity_speed(sys: System, h):
     """Return the speed that gravity produces in a substep."""
     g = Vec3(*(sys.gravity[k][None] for k in range(3)))
-    return h * safe_sqrt(g | g)
+    return h * safe_sqrt(g.dot(g))
 
 
 def contact_impulses(
@@ -279,8 +279,8 @@ def _shared_masses(
 
 def _inverse_mass(inverse: InverseInertia, arm: Vec3, axis: Vec3):
     r"""Return $1/m + (r \times n)^T I^{-1} (r \times n)$."""
-    turn = arm ^ axis
-    return inverse.mass + (turn | (inverse.rotational @ turn))
+    turn = arm.cross(axis)
+    return inverse.mass + turn.dot(inverse.rotational @ turn)
 
 
 def on_bodies(

@@ -95,7 +95,7 @@ def joint_frames(
         )
         turns = axes.kind is not JointKind.PRISMATIC
         motions.append(
-            Motion(axis, axis ^ (com - point)) if turns else Motion(axis * 0.0, axis)
+            Motion(axis, axis.cross(com - point)) if turns else Motion(axis * 0.0, axis)
         )
     return JointFrames(pose, tuple(motions))
 
@@ -250,9 +250,9 @@ def solve_joints(
     response = [_impulse(factored, axis) for axis in axes]
     back = _impulse(factored, remove)
     own, n = terms.axes, range(len(axes))
-    matrix = [[axes[max(i, j)] | response[min(i, j)] for j in n] for i in n]
+    matrix = [[axes[max(i, j)].dot(response[min(i, j)]) for j in n] for i in n]
     load = [
-        (axes[i] | back)
+        axes[i].dot(back)
         + own[i].impulse
         + (sum(matrix[i][j] * own[j].rate for j in n) + own[i].inertia * own[i].rate)
         for i in n
@@ -354,7 +354,7 @@ def net_impulse(solutions: list[JointSolution], bodies: Bodies) -> Force:
     for group, impulse, *_ in solutions:
         n = bodies.com.x.shape[0]
         arm = take(bodies.com, group.bodies) - of_bodies(bodies.com, group.parents)
-        back = Force(impulse.ang + (arm ^ impulse.lin), impulse.lin)
+        back = Force(impulse.ang + arm.cross(impulse.lin), impulse.lin)
         own = accumulate(impulse, group.bodies, n)
         parts.append(own - accumulate(back, group.parents, n))
     return jtu.tree_map(lambda *xs: sum(xs[1:], xs[0]), *parts)

@@ -309,7 +309,7 @@ def _start(substeps: int, prepared: PreparedBodies, inputs: StepInputs):
         force = force + at_centers(sys, nodes, fixed, kin, push, torque)
     origin, (ang, lin) = take((kin.origin, force), body_layout(nodes).nodes)
     weight = Vec3(*(sys.gravity[k][None] * parameters.mass for k in range(3)))
-    load = Force(ang - (bodies.com ^ lin), lin + weight)
+    load = Force(ang - bodies.com.cross(lin), lin + weight)
 
     points = contacts = None
     if constants.friction is not None:
@@ -353,7 +353,7 @@ def _free_forces(step: StepData, state: MaximalState, tau) -> Force:
     column = lambda k: take(tau, [dof + k for dof in nodes.dofs[: nodes.num_free]])
     rot, com = take((state.bodies.rot, step.constants.bodies.com), index)
     push, torque = Vec3(*map(column, range(3))), Vec3(*map(column, range(3, 6)))
-    force = Force((rot @ torque) - ((rot @ com) ^ push), push)
+    force = Force((rot @ torque) - (rot @ com).cross(push), push)
     return accumulate(force, index, len(layout.nodes))
 
 

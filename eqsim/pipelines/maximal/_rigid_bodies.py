@@ -249,7 +249,7 @@ def _rotated(rot: Mat3, ang: Vec3, h) -> Mat3:
 
 def small_rotation(rot: Mat3, reference: Mat3) -> Vec3:
     r"""Return the rotation vector of $R R_0^T$ to third order, smooth everywhere."""
-    x, y, z = (b ^ a for a, b in zip(rot.columns, reference.columns, strict=True))
+    x, y, z = (b.cross(a) for a, b in zip(rot.columns, reference.columns, strict=True))
     return (x + y + z) * 0.5
 
 
@@ -271,7 +271,7 @@ class Mechanism(NamedTuple):
         mass."""
         nodes, force = body_layout(self.tree).nodes, None
         if impulse is not None:
-            moment = impulse.ang + (self.com ^ impulse.lin)
+            moment = impulse.ang + self.com.cross(impulse.lin)
             force = put(Force(moment, impulse.lin), nodes, self.tree.size)
         x, motion = solve(self.tree, self.kin, self.factored, tau, force)
         motion = take(motion, nodes)
