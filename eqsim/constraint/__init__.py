@@ -1,7 +1,17 @@
-r"""Constraints: one kind a file, and the convex problem that they make.
+r"""Constraints: kinds of constraints, and the convex problem that they make.
 
 A kind of constraint (`AbstractConstraint`) gives rows: a Jacobian, offsets and a cost. The
-solver knows rows alone.
+solver knows rows alone. Reading order:
+
+- `record`: `RobotData`, the record of a robot at one state, and `AbstractConstraint`.
+- `rows`, `costs`: rows of the problem; their costs and softness.
+- `newton`: MuJoCo's convex problem, Newton's method, and the implicit derivative.
+- Kinds: `joint_rows` (limits, friction and couplings of joints and tendons), `equalities`
+  (connect, weld), `contact` (contacts, on `contact_rows`; those of listed pairs in
+  `listed_contacts`; both as the solver visits them in `_contact_solver`).
+- `_all`: the kinds that `Generalized` simulates by default. Add a kind here.
+
+Pipelines and sensors may import this package.
 """
 
 from ._all import ALL as ALL

@@ -1,4 +1,19 @@
-"""Dynamics: one algorithm per file."""
+"""Dynamics without constraints: inertia, forces, actuators.
+
+Reading order:
+
+- `articulated`: inertias of the nodes, and the articulated-body algorithm as a linear
+  solver; `joint_space`: the joint-space matrix entry by entry.
+- `_algorithms`: the public textbook algorithms (`rnea`, `crba`, `aba`, energy, momentum).
+- `passive`, `fluid`, `tendon_forces`: springs, damping, gravity compensation, fluid
+  forces, tendons.
+- `actuation`: actuators as a whole, on `transmission` (lengths and moments),
+  `actuator_slots` (places in `ctrl` and `act`), `force_laws` and `motors`.
+- `velocity_derivatives`: derivatives of all these forces, for implicit integrators.
+- `weights`: inverse weights at the reference pose.
+
+Collision, constraints, pipelines and sensors may import this package.
+"""
 
 from ._algorithms import (
     aba as aba,

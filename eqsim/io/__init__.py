@@ -1,5 +1,9 @@
-"""Input and output: MJCF files, save and load. MuJoCo is imported when an MJCF file is
-read."""
+"""Input and output: MJCF files, save and load.
+
+`mjcf` reads and writes MuJoCo's file format; MuJoCo is imported when a file is read.
+`_save` stores values, and of eqsim's own types the structure. Only the command line and the
+packages above `pipelines` may import this one.
+"""
 
 from ._save import (
     Arrays as Arrays,

@@ -1,4 +1,11 @@
-"""Kinematics: poses, velocities, Jacobians, coordinates, tendons."""
+"""Kinematics: poses, velocities, Jacobians, coordinates, paths of tendons.
+
+`link_motion` computes poses and velocities from the roots of the tree to its leaves, with
+the recursions that all physics uses; `coordinates` adds velocities to coordinates;
+`frames` has the public functions of links, sites and the center of mass; `tendon_paths`
+computes lengths of tendons, with the geometry of strings around spheres and cylinders in
+`_wrapping`. Dynamics and all packages above may import this one.
+"""
 
 from .coordinates import difference as difference, integrate as integrate
 from .frames import (

@@ -1,4 +1,20 @@
-"""Model of a robot: structure and primary parameters."""
+"""The model of a robot: structure, primary parameters, state.
+
+`System` is the robot: arrays that may be changed, batched and differentiated, and static
+structure. It holds primary parameters alone; whatever follows from them is computed where it
+is used. Reading order:
+
+- `kinds`, `arrays`: enumerations; converters and static gathers of arrays.
+- `parts`, `actuators`, `sensor_kinds`, `meshes`: the parts of a robot.
+- `_system`: `State`, `System`, and lookup by name; `_text` prints a robot.
+- `_tree`: the levels of the tree of degrees of freedom, over which recursions run.
+- `pairs`: pairs of shapes that can touch.
+- `changes`: edits of a robot, and which parameters differ between two.
+- `_checks`, `_validate`: checks when a robot is built or loaded, never in a step.
+- `_inactive`: parameters without influence on the motion.
+
+Everything above may import this package; it imports `spatial` alone.
+"""
 
 from ._checks import check_state as check_state
 from ._inactive import Inactive as Inactive, inactive_parameters as inactive_parameters
@@ -7,7 +23,6 @@ from ._random import (
     random_configuration as random_configuration,
     random_system as random_system,
 )
-from ._show import show as show
 from ._system import (
     ActuatorRef as ActuatorRef,
     ElementRef as ElementRef,

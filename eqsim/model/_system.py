@@ -11,6 +11,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from .._primitive import AbstractPatterned, Pattern, with_pattern
+from ._text import robot_text
 from .actuators import Actuators
 from .arrays import as_array
 from .kinds import Cone, Integrator, JointKind
@@ -332,10 +333,7 @@ class System(AbstractPatterned):
     pattern: Pattern = eqx.field(static=True, default=Pattern(), repr=False)
 
     def __str__(self) -> str:
-        # Imported here, because that module imports this one.
-        from ._show import show
-
-        return show(self)
+        return robot_text(self)
 
     def without_pattern(self) -> "System":
         """Return the robot without known zeros and ones.

@@ -1,4 +1,9 @@
-"""Spatial algebra by component.
+"""Spatial algebra by component: one array per scalar.
+
+`vectors` holds vectors, matrices, motions, forces and inertias, `rotations` quaternions and
+rotation vectors with finite derivatives at the identity, `_clamps` bounds with one-sided
+derivatives. Read them in this order. All packages above may import this one; it imports no
+other.
 
 Conventions, in all of eqsim: quaternions are `(w, x, y, z)`; spatial vectors are
 angular first; `q` and `qd` are MuJoCo's `qpos` and `qvel` (free joint: linear velocity

@@ -1,7 +1,7 @@
 """Text representation of a robot."""
 
 from collections.abc import Iterator
-from typing import Any, TYPE_CHECKING
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,11 +11,7 @@ from .kinds import Activation, GeomKind, Transmission, WrapKind
 from .sensor_kinds import SensorObject
 
 
-if TYPE_CHECKING:
-    from ._system import System
-
-
-def show(sys: "System") -> str:
+def robot_text(sys: Any) -> str:
     """Return the robot as text: sizes, options, and the tree of links with their
     elements.
 
@@ -45,7 +41,7 @@ def show(sys: "System") -> str:
     return "\n".join(lines)
 
 
-def _header(sys: "System") -> Iterator[str]:
+def _header(sys: Any) -> Iterator[str]:
     batch = sys.dt.shape if _is_array(sys.dt) else ()
     many = f", a batch of shape {tuple(batch)}" if batch else ""
     yield (
@@ -70,7 +66,7 @@ def _header(sys: "System") -> Iterator[str]:
         )
 
 
-def _tree(sys: "System", parent: int, indent: str) -> list[str]:
+def _tree(sys: Any, parent: int, indent: str) -> list[str]:
     links = sys.links
     children = [link for link, above in enumerate(links.parents) if above == parent]
     lines = []
@@ -87,13 +83,13 @@ def _tree(sys: "System", parent: int, indent: str) -> list[str]:
     return lines
 
 
-def _parts(sys: "System", link: int) -> Iterator[str]:
+def _parts(sys: Any, link: int) -> Iterator[str]:
     yield from _joints(sys, link)
     yield from _shapes(sys, link)
     yield from _sites(sys, link)
 
 
-def _joints(sys: "System", link: int) -> Iterator[str]:
+def _joints(sys: Any, link: int) -> Iterator[str]:
     joints = sys.joints
     for joint, owner in enumerate(joints.links):
         if owner != link:
@@ -107,7 +103,7 @@ def _joints(sys: "System", link: int) -> Iterator[str]:
         yield text
 
 
-def _shapes(sys: "System", link: int) -> Iterator[str]:
+def _shapes(sys: Any, link: int) -> Iterator[str]:
     geoms = sys.geoms
     # Number of sizes that are used.
     counts = {"PLANE": 0, "SPHERE": 1, "CAPSULE": 2, "CYLINDER": 2}
@@ -122,7 +118,7 @@ def _shapes(sys: "System", link: int) -> Iterator[str]:
         yield text + (f" {_number(size, 1)}" if count else "") + _data(sys, geom)
 
 
-def _data(sys: "System", geom: int) -> str:
+def _data(sys: Any, geom: int) -> str:
     """Return the mesh or height field of a shape, and its size."""
     kind, data = sys.geoms.kinds[geom], sys.geoms.data
     if kind is GeomKind.MESH:
@@ -141,14 +137,14 @@ def _data(sys: "System", geom: int) -> str:
     return ""
 
 
-def _sites(sys: "System", link: int) -> Iterator[str]:
+def _sites(sys: Any, link: int) -> Iterator[str]:
     sites = sys.sites
     for site, owner in enumerate(sites.links):
         if owner == link:
             yield f"site {sites.names[site]}"
 
 
-def _tendons(sys: "System") -> Iterator[str]:
+def _tendons(sys: Any) -> Iterator[str]:
     tendons, coef = sys.tendons, 0
     for index, (name, path) in enumerate(zip(tendons.names, tendons.paths)):
         words = []
@@ -171,7 +167,7 @@ def _tendons(sys: "System") -> Iterator[str]:
         yield text
 
 
-def _actuators(sys: "System") -> Iterator[str]:
+def _actuators(sys: Any) -> Iterator[str]:
     actuators = sys.actuators
     for index, name in enumerate(actuators.names):
         joint, out = actuators.joints[index], actuators.out_starts[index]
@@ -186,7 +182,7 @@ def _actuators(sys: "System") -> Iterator[str]:
         yield text
 
 
-def _target(sys: "System", index: int) -> str:
+def _target(sys: Any, index: int) -> str:
     actuators = sys.actuators
     target = actuators.targets[index][0]
     if actuators.joints[index] >= 0:
@@ -197,7 +193,7 @@ def _target(sys: "System", index: int) -> str:
     return f"{kind.value} {target}"
 
 
-def _sensors(sys: "System") -> Iterator[str]:
+def _sensors(sys: Any) -> Iterator[str]:
     sensors = sys.sensors
     names = {
         SensorObject.GEOM: sys.geoms.names,
@@ -217,7 +213,7 @@ def _sensors(sys: "System") -> Iterator[str]:
         yield text
 
 
-def _contact_exceptions(sys: "System") -> list[str]:
+def _contact_exceptions(sys: Any) -> list[str]:
     names, links = sys.geoms.names, (*sys.links.names, "world")
     pairs = [f"pair {names[a]} with {names[b]}" for a, b in sys.pairs.geoms]
     return pairs + [f"never {links[a]} with {links[b]}" for a, b in sys.excludes]
