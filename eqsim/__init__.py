@@ -1,15 +1,12 @@
 """A differentiable robot simulator in JAX and Equinox."""
 
 import importlib.metadata
-import os
 
+# Must run before the other modules are imported.
+from . import _setup as _setup  # isort: split
 
-if os.environ.get("EQSIM_TYPECHECK", "0") not in ("", "0"):
-    # Must run before the modules are imported.
-    from . import _typecheck as _typecheck
 
 from . import (
-    _copies as _copies,
     bridges as bridges,
     collision as collision,
     constraint as constraint,

@@ -35,4 +35,4 @@ def test_a_step_enters_few_files():
     run = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stderr
     files = run.stdout.split()
-    assert "pipelines/_forward.py" in files and len(files) <= MOST, files
+    assert "pipelines/forward_dynamics.py" in files and len(files) <= MOST, files
