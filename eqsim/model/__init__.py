@@ -57,11 +57,6 @@ from ._parts import (
     Pairs as Pairs,
     Sites as Sites,
 )
-from ._random import (
-    neutral as neutral,
-    random_configuration as random_configuration,
-    random_system as random_system,
-)
 from ._sensors import (
     ContactData as ContactData,
     ContactReduction as ContactReduction,

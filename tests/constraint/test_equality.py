@@ -10,7 +10,7 @@ from helpers import check_gradients, tree_allclose
 
 from eqsim import Generalized, State
 from eqsim.io import load_mjcf, write_mjcf
-from eqsim.model import random_system
+from eqsim.testing import random_system
 
 
 ROBOT = """

@@ -17,7 +17,8 @@ from eqsim._batching import batch_last
 from eqsim.dynamics import actuator_forces, actuator_states, passive_forces
 from eqsim.dynamics._actuation import actuation_at, velocity_gain
 from eqsim.io import load_mjcf
-from eqsim.model import random_configuration, State
+from eqsim.model import State
+from eqsim.testing import random_configuration
 
 
 @batch_last

@@ -13,7 +13,8 @@ from hypothesis import given, settings, strategies as st
 import eqsim
 from eqsim.dynamics import actuator_forces, actuator_states, passive_forces
 from eqsim.io import load_mjcf, write_mjcf
-from eqsim.model import Integrator, random_configuration, random_system, State
+from eqsim.model import Integrator, State
+from eqsim.testing import random_configuration, random_system
 
 
 def compare(model, sys, state, ctrl):

@@ -20,16 +20,9 @@ from eqsim.io import load_mjcf, write_mjcf
 from eqsim.kinematics._forward import Pose
 from eqsim.kinematics._tendons import _direction
 from eqsim.kinematics._wrapping import wrap
-from eqsim.model import (
-    GeomKind,
-    PathPoint,
-    random_configuration,
-    random_system,
-    State,
-    validate,
-    WrapKind,
-)
+from eqsim.model import GeomKind, PathPoint, State, validate, WrapKind
 from eqsim.spatial import Mat3, Vec3
+from eqsim.testing import random_configuration, random_system
 
 
 JOINT, SITE, GEOM = (

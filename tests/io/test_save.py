@@ -11,7 +11,8 @@ import pytest
 from helpers import tree_allclose
 
 from eqsim.io import _save, load, load_mjcf, save
-from eqsim.model import random_system, State
+from eqsim.model import State
+from eqsim.testing import random_system
 
 
 def same(x, y):

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from eqsim.io import load_mjcf, write_mjcf
-from eqsim.model import _pairs, candidate_pairs, random_system, System
+from eqsim.model import _pairs, candidate_pairs, System
 from eqsim.model._pairs import touching_kinds
+from eqsim.testing import random_system
 
 
 def pairs_of_mujoco(m):

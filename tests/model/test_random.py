@@ -14,12 +14,10 @@ from eqsim.model import (
     Gain,
     GeomKind,
     JointKind,
-    neutral,
-    random_configuration,
-    random_system,
     Transmission,
     validate,
 )
+from eqsim.testing import random_configuration, random_system
 
 
 seeds = st.integers(0, 100_000)
@@ -148,4 +146,4 @@ def test_configurations(seed):
             quat = q[start + kind.nq - 4 : start + kind.nq]
             assert np.isclose(np.linalg.norm(quat), 1)
     rest, still = random_configuration(seed, sys, scale=0.0)
-    assert np.allclose(rest, neutral(sys)) and not np.any(still)
+    assert np.allclose(rest, sys.joints.ref) and not np.any(still)

@@ -13,8 +13,9 @@ from hypothesis import given, strategies as st
 
 import eqsim
 from eqsim import dynamics, kinematics
-from eqsim.model import JointKind, random_system, State, System, validate
+from eqsim.model import JointKind, State, System, validate
 from eqsim.model._checks import check_shapes, declared, parts, size_of
+from eqsim.testing import random_system
 
 
 @functools.lru_cache

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import pytest
 
 from eqsim.io import load_mjcf
-from eqsim.model import random_system, show
+from eqsim.model import show
+from eqsim.testing import random_system
 
 
 HOPPER = """\

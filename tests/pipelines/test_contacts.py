@@ -12,8 +12,8 @@ from helpers import check_gradients
 
 import eqsim
 from eqsim import Generalized, load_mjcf, Positional, Spring, State
-from eqsim.model import random_configuration
 from eqsim.pipelines import contact_wrenches
+from eqsim.testing import random_configuration
 
 
 PIPELINES = Generalized(), Spring(), Positional()

@@ -12,8 +12,9 @@ from trajectories import converged, draw, expected, stacked
 import eqsim
 from eqsim import Generalized, load_mjcf, State
 from eqsim.io import write_mjcf
-from eqsim.model import Integrator, random_configuration, random_system
+from eqsim.model import Integrator
 from eqsim.pipelines import AbstractOneSolve, Euler, Implicit, ImplicitFast
+from eqsim.testing import random_configuration, random_system
 
 
 IMPLICIT = {

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import eqsim
-from eqsim.model import random_configuration, random_system
+from eqsim.testing import random_configuration, random_system
 
 
 PIPELINE = eqsim.Generalized()

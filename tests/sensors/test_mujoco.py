@@ -16,7 +16,7 @@ from trajectories import converged
 
 from eqsim import Generalized, load_mjcf
 from eqsim.io import write_mjcf
-from eqsim.model import random_system
+from eqsim.testing import random_system
 
 
 GROUPS = {

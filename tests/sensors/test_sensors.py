@@ -12,7 +12,8 @@ from helpers import check_gradients, tree_allclose
 
 from eqsim import Generalized, load_mjcf
 from eqsim.io import load, save, write_mjcf
-from eqsim.model import random_system, SensorKind, SensorObject, validate
+from eqsim.model import SensorKind, SensorObject, validate
+from eqsim.testing import random_system
 
 
 WITHOUT = """
