@@ -113,6 +113,7 @@ def settle(pipeline, sys, steps):
 
 
 @each
+@pytest.mark.quick_cases("Spring")
 def test_weight_is_carried(pipeline):
     sys = load_mjcf(RESTING)
     state = settle(pipeline, sys, 400)
@@ -213,8 +214,7 @@ def test_contacts_carry_all_links(pipeline):
     np.testing.assert_allclose(force[:, 5], [9.81 * 3, 0], rtol=1e-3)
 
 
-@each
-@pytest.mark.quick_cases("Generalized")
+@pytest.mark.parametrize("pipeline", QUICK, ids=named)
 def test_without_contacts(pipeline):
     """Empty, and in the precision of the state."""
     sys = load_mjcf(HELD.replace("<geom/>", '<geom contype="0" conaffinity="0"/>'))

@@ -3,15 +3,13 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import mujoco
 import numpy as np
 import pytest
-from _reference import converge
-from helpers import check_gradients
 
 from eqsim import Generalized, load_mjcf, Positional, Spring, State
 from eqsim._calls import rows_together
 from eqsim.constraint import Contact
+from eqsim.kinematics import integrate
 from eqsim.pipelines import contact_wrenches, deepest_contacts, Euler
 from eqsim.pipelines._generalized import _compute_fn, _prepared
 from eqsim.testing import check_kernels
@@ -58,23 +56,15 @@ POINTS = ("dist", "pos", "frame", "force", "torque")
 
 
 def drawn(count=6):
-    """States near that of the file, and MuJoCo's solutions."""
-    model = converge(mujoco.MjModel.from_xml_string(PILE))
-    rng, found = np.random.default_rng(0), []
-    for _ in range(count):
-        data = mujoco.MjData(model)
-        change = rng.normal(0.0, 0.01, model.nv)
-        mujoco.mj_integratePos(model, data.qpos, change, 1.0)
-        data.qvel[:] = rng.normal(0.0, 0.2, model.nv)
-        mujoco.mj_forward(model, data)
-        mujoco.mj_rnePostConstraint(model, data)
-        found.append(data)
-    return model, found
+    """States near that of the file."""
+    rng = np.random.default_rng(0)
+    changes = jnp.asarray(rng.normal(0.0, 0.01, (count, SYS.nv)))
+    q = jax.vmap(lambda v: integrate(SYS, SYS.joints.ref, v))(changes)
+    qd = jnp.asarray(rng.normal(0.0, 0.2, (count, SYS.nv)))
+    return State(q, qd, jnp.zeros((count, 0)))
 
 
-MODEL, DATA = drawn()
-STATES = [State(jnp.asarray(d.qpos), jnp.asarray(d.qvel), NONE) for d in DATA]
-STATES = jax.tree.map(lambda *xs: jnp.stack(xs), *STATES)
+STATES = drawn()
 
 
 @jax.jit
@@ -83,36 +73,6 @@ def reported(state):
     pipeline = Generalized()
     wrench = pipeline.contact_wrenches(SYS, state, NONE)
     return pipeline.contacts(SYS, state, NONE), wrench
-
-
-def test_are_mujocos():
-    contacts, wrench = jax.tree.map(np.asarray, reported(STATES))
-    seen = set()
-    for k, data in enumerate(DATA):
-        own = jax.tree.map(lambda x, k=k: x[k], contacts)
-        assert own.count == data.ncon > 1 and np.sum(own.geoms[:, 0] >= 0) == data.ncon
-        left = list(range(data.ncon))
-        for i, contact in enumerate(data.contact):
-            pair = tuple(int(g) for g in contact.geom)
-            same = [j for j in left if tuple(own.geoms[j]) == pair]
-            apart = [np.linalg.norm(own.pos[j] - contact.pos) for j in same]
-            j = same[int(np.argmin(apart))]
-            left.remove(j)
-            force, frame = np.zeros(6), contact.frame.reshape(3, 3)
-            mujoco.mj_contactForce(MODEL, data, i, force)
-            close = lambda a, b, atol: np.testing.assert_allclose(a, b, 0, atol)
-            close(own.dist[j], contact.dist, 1e-11)
-            close(own.pos[j], contact.pos, 1e-9)
-            close(own.frame[j, 0], frame[0], 1e-9)
-            scale = max(1.0, np.max(np.abs(force)))
-            close(own.force[j], frame.T @ force[:3], 1e-7 * scale)
-            close(own.torque[j], frame.T @ force[3:], 1e-7 * scale)
-            seen.add(pair)
-        assert np.all(np.diff(own.dist[: data.ncon]) >= 0.0)
-        theirs = data.cfrc_ext[1:]
-        scale = max(1.0, np.max(np.abs(theirs)))
-        np.testing.assert_allclose(wrench[k], theirs, 1e-7, 1e-7 * scale)
-    assert len(seen) >= 4, seen
 
 
 def test_rows_without_a_contact():
@@ -174,29 +134,7 @@ def beginning(text):
 
 
 @small_first
-@pytest.mark.slow  # `test_contacts.py` has the quick one.
-def test_gradients(text):
-    """Of all values, by state and parameters, forward, reverse and by differences."""
-    robot, state = beginning(text)
-    if text is PILE:
-        state = jax.tree.map(lambda x: x[1], STATES)
-    where = lambda s: (s.links.mass, s.geoms.size, s.geoms.friction)
-
-    @jax.jit
-    def measure(q, qd, mass, size, friction):
-        sys = eqx.tree_at(where, robot, (mass, size, friction))
-        pipeline, now = Generalized(max_contacts=12), State(q, qd, NONE)
-        found = pipeline.contacts(sys, now, NONE)
-        dist = jnp.where(found.exists, found.dist, 0.0)
-        values = [getattr(found, name) for name in POINTS[1:]]
-        return dist, values, pipeline.contact_wrenches(sys, now, NONE)
-
-    given = state.q, state.qd, *where(robot)
-    largest = check_gradients(measure, *given, rtol=2e-5, atol=2e-4)
-    assert all(value > 0.0 for value in largest.values())
-
-
-@small_first
+@pytest.mark.slow  # `make test` runs kernels in all tests.
 def test_kernels(text):
     """Reports compile to kernels."""
     robot, state = beginning(text)
