@@ -94,6 +94,7 @@ def test_gradients(kind):
     assert all(value > 0.0 for value in largest.values())
 
 
+@pytest.mark.slow  # `make test` runs kernels in all tests.
 def test_without_fallback():
     sys, _ = robot("sphere")
     for pipeline in (Generalized(), Spring()):

@@ -26,7 +26,7 @@ SCENE = """
     <body><freejoint/><geom type="{}" size="{}"/></body>
   </worldbody>
 </mujoco>"""
-COUNT, GAP = 500, 2e-3
+COUNT, GAP = 300, 2e-3
 CLOSE = 1e-5
 """Largest difference, m. Points of faces have the normal of a face, along which shapes can
 overlap more than along that of the single point."""
@@ -60,7 +60,7 @@ def nearly_touching(model):
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
-@pytest.mark.quick_cases("capsule-box", "capsule-cylinder")
+@pytest.mark.quick_cases("capsule-cylinder")
 def test_shapes_that_nearly_touch(pair):
     one, two = pair
     text = SCENE.format(one, SIZES[one], two, SIZES[two])
@@ -91,4 +91,4 @@ def test_shapes_that_nearly_touch(pair):
                 turn = data.geom_xmat[geom].reshape(3, 3)
                 own = turn.T @ (each - data.geom_xpos[geom])
                 assert np.linalg.norm(own) < model.geom_rbound[geom] + GAP
-    assert len(errors) > 100 and max(errors) < CLOSE
+    assert len(errors) > 60 and max(errors) < CLOSE

@@ -59,9 +59,9 @@ def drawn(count=6):
     """States near that of the file."""
     rng = np.random.default_rng(0)
     changes = jnp.asarray(rng.normal(0.0, 0.01, (count, SYS.nv)))
-    q = jax.vmap(lambda v: integrate(SYS, SYS.joints.ref, v))(changes)
     qd = jnp.asarray(rng.normal(0.0, 0.2, (count, SYS.nv)))
-    return State(q, qd, jnp.zeros((count, 0)))
+    near = lambda v, qd: State(integrate(SYS, SYS.joints.ref, v), qd, NONE)
+    return jax.vmap(near)(changes, qd)
 
 
 STATES = drawn()
