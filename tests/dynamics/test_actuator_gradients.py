@@ -62,20 +62,11 @@ def _with_bounds(sys):
     return sys
 
 
-# Derivatives of most other files take half a minute or more to compile. The family
-# "laws" of `test_derivative_matrix.py` has all actuators with states, and below, all
-# files are differentiated by velocities.
-QUICK = ("muscles",)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])
-        for name in actuators.FILES
-    ],
-)
-@pytest.mark.quick_cases("muscles")
+# Derivatives take half a minute or more to compile. The family "laws" of
+# `test_derivative_matrix.py` has all actuators with states, and below, files are
+# differentiated by velocities.
+@pytest.mark.parametrize("name", actuators.FILES)
+@pytest.mark.slow
 def test_every_parameter(name):
     """At a state at random. What has no influence anywhere is listed."""
     sys = _with_bounds(load_mjcf(actuators.text(name, "Euler")))
@@ -108,7 +99,7 @@ def test_muscles_where_laws_change(length):
 
 
 @pytest.mark.parametrize("name", ("joints", "sites", "cranks", "tendons", "muscles"))
-@pytest.mark.quick_cases("tendons", "muscles")
+@pytest.mark.quick_cases("tendons")
 def test_velocity_gain_is_the_derivative(name):
     sys = load_mjcf(actuators.text(name, "Euler"))
     # MuJoCo takes the derivative of a limited torque to be zero in all directions.
@@ -126,6 +117,7 @@ def test_velocity_gain_is_the_derivative(name):
 
 
 @pytest.mark.parametrize("name", actuators.FILES)
+@pytest.mark.quick_cases("sites", "tendons", "muscles", "dc_motors", "pids")
 def test_velocity_gain_is_that_of_mujoco(name):
     """With it, the derivative of joint forces by velocities is MuJoCo's."""
     text = actuators.text(name, "Euler")

@@ -97,6 +97,7 @@ def test_added_mass(size):
     check_gradients(parts, jnp.asarray(size), atol=1e-9)
 
 
+@pytest.mark.slow  # `pipelines/test_integrators.py` has the coefficients.
 def test_gradients():
     """By shape, coefficients and medium; at rest too."""
     text = SWIMMING.replace('wind=".3 -.2 .1"', "").replace('mass="0"', "")

@@ -159,9 +159,8 @@ def test_gradients(group):
     assert largest["[1].q"] > 0 and largest["[0].links.mass"] > 0
 
 
-@pytest.mark.parametrize(
-    "group", (pytest.param("kinematic", marks=pytest.mark.slow), "solved")
-)
+@pytest.mark.parametrize("group", SMOOTH)
+@pytest.mark.quick_cases("kinematic")
 def test_gradients_are_finite_at_rest(group):
     """In the neutral pose, where norms and angles are zero."""
     chosen = tuple(
