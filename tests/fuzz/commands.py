@@ -17,26 +17,15 @@ from .mutations import word
 
 
 _PARAMETERS = '[damping]\nkind = "positive"\npath = "joints.damping"\n'
-_FILES = (
-    "model.xml",
-    "data.npz",
-    "p.toml",
-    "p.json",
-    "run",
-    "nothing",
-    "empty",
-    "rollout.npz",
+_FILES = tuple(
+    """
+    model.xml data.npz p.toml p.json run nothing empty rollout.npz
+    """.split()
 )
-_NAMES = (
-    "point_mass",
-    "ant",
-    "reacher",
-    "ppo",
-    "sac",
-    "iql",
-    "eqsim:ant",
-    "generalized",
-    "antt",
+_NAMES = tuple(
+    """
+    point_mass ant reacher ppo sac iql eqsim:ant generalized antt
+    """.split()
 )
 _NUMBERS = (
     "0",

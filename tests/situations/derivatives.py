@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from test_derivatives_at_bounds import actuated, ALIGNED, ball, LIMITED, STACK
+from test_derivatives_at_bounds import ALIGNED, ball, LIMITED, STACK
 
 from eqsim import Generalized, load_mjcf, Positional, Spring
 
@@ -56,7 +56,7 @@ def _by_control(state, ctrl):
 @functools.cache
 def _actuated(name: str):
     actuator, joint, at, inward = LIMITED[name]
-    return actuated(actuator, joint), at, inward
+    return ball(f"<actuator>{actuator.format('j')}</actuator>", joint), at, inward
 
 
 def bound(rng) -> None:
@@ -72,7 +72,7 @@ def bound(rng) -> None:
         tuple(np.multiply(x, y) for x, y in zip(where(sys), (mass, damping))),
     )
     sys = jax.tree.map(jnp.asarray, sys)
-    if name.startswith("ctrlrange"):
+    if name in ("ctrlrange", "lower"):
         at = float(rng.normal())
         span = sorted((at, at + inward * rng.uniform(0.1, 2.0)))
         where = lambda s: s.actuators.ctrl_range
