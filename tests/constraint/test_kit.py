@@ -62,12 +62,6 @@ def test_kinds(kind):
     assert len(report.names(report.outcomes[0].status)) == 5
 
 
-@pytest.mark.slow  # The derivative matrix has contacts in this cone.
-def test_elliptic_contacts():
-    report = check_constraint(ALL[0], *robot("elliptic"))
-    assert len(report.names(report.outcomes[0].status)) == 5
-
-
 class Stop(AbstractConstraint):
     """A soft stop of one joint, with a stiffness and a damping of its own."""
 

@@ -129,19 +129,11 @@ def test_random_systems(seeds, integrator):
 
 
 # Of lone free bodies `ImplicitFast` has the law of `Implicit`.
-@pytest.mark.parametrize(
-    "integrator",
-    (
-        pytest.param(Integrator.IMPLICIT, marks=pytest.mark.slow),
-        Integrator.IMPLICIT_FAST,
-    ),
-    ids=lambda x: x.value,
-)
-@pytest.mark.parametrize("robot", (SMALL, MIXED), ids=("small", "mixed"))
-@pytest.mark.quick_cases("small-implicitfast")
-def test_gradients(integrator, robot):
-    """By every number of the robot, the state and the input; also at rest."""
-    sys = load_mjcf(robot.format(integrator.value))
+@both
+@pytest.mark.quick_cases("implicitfast")
+def test_gradients(integrator):
+    """By every parameter, the state and the input; also at rest."""
+    sys = load_mjcf(SMALL.format(integrator.value))
     states = [random_configuration(k, sys, scale) for k, scale in ((0, 0.0), (1, 1.0))]
     q, qd = (jnp.stack(x) for x in zip(*states, strict=True))
     act, ctrl = 0.1 * jnp.ones((2, sys.na)), 0.3 * jnp.ones((2, sys.nu))
