@@ -234,25 +234,6 @@ most = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.slow
-def test_capsule_and_box_in_single_precision():
-    """Depths are those in double precision, also where the capsule is nearly parallel.
-
-    Which of two equally deep points comes first, and whether an end on a face is inside,
-    is left to rounding."""
-    kinds, worst = (K.CAPSULE, K.BOX), []
-    for category in ("parallel", "turned", "tilted"):
-        found = shapes(draw(kinds, category, 5000, seed=5))
-        depths = []
-        for dtype in (jnp.float64, jnp.float32):
-            cast = jax.tree.map(lambda x, d=dtype: x.astype(d), found)
-            dist, _, _, valid = map(np.asarray, COMPILED(kinds, *cast))
-            depths.append(np.min(np.where(valid, dist, np.inf), axis=0))
-        near = np.minimum(*depths) < MARGIN
-        worst.append(np.max(np.abs(depths[0] - depths[1])[near]))
-    assert max(worst) < 1e-6
-
-
 @most
 @pytest.mark.quick_cases("sphere-box")
 def test_gradients_of_parallel_shapes(kinds):
