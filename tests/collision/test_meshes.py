@@ -75,6 +75,7 @@ def test_without_fallback():
         check_kernels(pipeline.step, sys, pipeline.init(sys), jnp.zeros(0))
 
 
+@pytest.mark.slow  # `test_manifold.py` has points of hulls.
 def test_mirrored_meshes():
     """Two directions are equally deep. Beside this tie contacts are those of MuJoCo, and
     on it those of one side."""

@@ -32,7 +32,6 @@ SHAPES = (
     'type="box" size=".1 .08 .12" margin=".02"',
     'type="mesh" mesh="m"',
     'type="box" size=".1 .1 .1" condim="4"',
-    'type="mesh" mesh="m"',
 )
 
 
