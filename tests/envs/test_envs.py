@@ -144,6 +144,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("name", ENDS)
+@pytest.mark.quick_cases("ant", "hopper", "inverted_pendulum", "point_mass")
 def test_terminated(name):
     env = eqsim.make(name)
     for ended, places in enumerate(ENDS[name]):
