@@ -168,7 +168,7 @@ def imports(module):
             target = full if full in MODULES else source
             if target in MODULES and target != module:
                 found.append((node.lineno, target))
-    return found
+    return [*dict.fromkeys(found)]
 
 
 @pytest.mark.xfail(strict=False, reason="moves under way")
