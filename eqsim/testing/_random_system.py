@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.spatial.transform import Rotation
 
 from .._calls import patterned
 from .._keys import is_key
@@ -225,6 +226,9 @@ def _float(value: np.ndarray) -> Array:
     return jnp.asarray(value, jnp.result_type(float))
 
 
+# Sites and tendons.
+
+
 class TendonFeatures(NamedTuple):
     """Optional features of tendons of a random robot."""
 
@@ -403,7 +407,7 @@ def _tendons(
     )
 
 
-# Equality constraints.
+# Equality constraints, nearly satisfied at the reference coordinates.
 
 
 def random_equalities(
@@ -450,7 +454,8 @@ def _equalities(rng: np.random.Generator, rows: list, frames: list) -> Equalitie
         anchors[k, 1] = rot2.T @ (world - pos2)
         if kind is EqualityKind.WELD:
             anchors[k, 1] += 0.01 * rng.normal(size=3)
-            quat = _quaternion(rot1.T @ rot2) + 0.05 * rng.normal(size=4)
+            turn = Rotation.from_matrix(rot1.T @ rot2).as_quat(scalar_first=True)
+            quat = turn + 0.05 * rng.normal(size=4)
             quats[k] = quat / np.linalg.norm(quat)
     kinds = tuple(kind for kind, _, _ in rows)
     return Equalities(
@@ -481,30 +486,12 @@ def reference_frames(links: Links, joints: Joints) -> list:
                 ref = np.asarray(joints.ref)
                 pos, quat = ref[start : start + 3], ref[start + 3 : start + 7]
         above = world if parent < 0 else frames[parent]
-        frames.append((above[0] + above[1] @ pos, above[1] @ _rotation(quat)))
+        turn = Rotation.from_quat(quat, scalar_first=True).as_matrix()
+        frames.append((above[0] + above[1] @ pos, above[1] @ turn))
     return [*frames, world]
 
 
-def _rotation(quat: np.ndarray) -> np.ndarray:
-    w, x, y, z = quat / np.linalg.norm(quat)
-    v = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-    return np.eye(3) + 2 * w * v + 2 * v @ v
-
-
-def _quaternion(rot: np.ndarray) -> np.ndarray:
-    """Return the quaternion of a rotation matrix: each row below is a multiple of it."""
-    (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = rot
-    wx, wy, wz = zy - yz, xz - zx, yx - xy
-    rows = np.array(
-        [
-            [1 + xx + yy + zz, wx, wy, wz],
-            [wx, 1 + xx - yy - zz, xy + yx, xz + zx],
-            [wy, xy + yx, 1 - xx + yy - zz, yz + zy],
-            [wz, xz + zx, yz + zy, 1 - xx - yy + zz],
-        ]
-    )
-    best = rows[np.argmax(np.diag(rows))]
-    return best / np.linalg.norm(best)
+# Sensors: one of every possible kind.
 
 
 _K, _O = SensorKind, SensorObject
