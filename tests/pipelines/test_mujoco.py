@@ -117,33 +117,38 @@ def test_trajectory_in_a_fluid():
     np.testing.assert_allclose(ours, expected(model, data, 20), rtol=1e-9, atol=1e-9)
 
 
-@pytest.fixture(scope="module")
-def touching():
-    """The states of `TOUCHING`, solved by MuJoCo with external forces, and ours."""
+def test_contacts():
+    """Accelerations under external forces, and each contact of the report."""
     model, sys = both(TOUCHING)
     data = [mujoco.MjData(model), *draw(model, 5, 0.03)]
-    rng = np.random.default_rng(1)
-    push = rng.normal(size=(len(data), sys.nlink, 6))
+    push = np.random.default_rng(1).normal(size=(len(data), sys.nlink, 6))
     for d, external in zip(data, push):
         # MuJoCo has the force first.
         d.xfrc_applied[1:] = np.roll(external, 3, axis=1)
         mujoco.mj_forward(model, d)
-
-    @jax.jit
-    @jax.vmap
-    def solve(q, qd, act, ctrl, external):
-        state, args = State(q, qd, act), (ctrl, external)
-        return (
-            PIPELINE.acceleration(sys, state, *args),
-            PIPELINE.contacts(sys, state, *args),
-        )
-
-    out = solve(*stacked(data), jnp.asarray(push))
-    return model, data, *jax.tree.map(np.asarray, out)
-
-
-def test_acceleration_under_external_forces(touching):
-    _, data, qdd, _ = touching
+    solve = lambda q, qd, act, *args: PIPELINE.solve(sys, State(q, qd, act), *args)
+    solved = jax.jit(jax.vmap(solve))(*stacked(data), jnp.asarray(push))
     theirs = np.stack([d.qacc for d in data])
     scale = np.maximum(1.0, np.max(np.abs(theirs), axis=1, keepdims=True))
-    assert np.max(np.abs(qdd - theirs) / scale) < 1e-8
+    assert np.max(np.abs(solved.qdd - theirs) / scale) < 1e-8
+    contacts = jax.tree.map(np.asarray, solved.contacts)
+    seen = set()
+    for k, d in enumerate(data):
+        left = list(range(d.ncon))
+        assert contacts.count[k] == d.ncon and np.all(contacts.geoms[k, d.ncon :] == -1)
+        assert np.all(np.diff(contacts.dist[k, : d.ncon]) >= 0.0)
+        for i, contact in enumerate(d.contact):
+            apart = [np.linalg.norm(contacts.pos[k, j] - contact.pos) for j in left]
+            j, force = left.pop(int(np.argmin(apart))), np.zeros(6)
+            mujoco.mj_contactForce(model, d, i, force)
+            frame = contact.frame.reshape(3, 3)
+            close = lambda a, b, atol: np.testing.assert_allclose(a, b, 0, atol)
+            close(contacts.geoms[k, j], contact.geom, 0)
+            close(contacts.dist[k, j], contact.dist, 1e-12)
+            close(contacts.pos[k, j], contact.pos, 1e-12)
+            close(contacts.frame[k, j, 0], frame[0], 1e-12)
+            size = max(1.0, np.max(np.abs(force)))
+            close(contacts.force[k, j], frame.T @ force[:3], 1e-8 * size)
+            seen.add(tuple(map(int, contact.geom)))
+    # With the plane, with the wall as first and as second shape, between two that move.
+    assert seen >= {(0, 2), (6, 1), (1, 4), (3, 5)}, seen
