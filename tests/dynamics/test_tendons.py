@@ -159,19 +159,17 @@ NUMBERS = ("stiffness", "stiffness_poly", "damping", "damping_poly", "spring_len
 
 
 FORCES = {"[0].sites.quat", "[0].joints.spring_ref", "[0].tendons.coef"}
-slow = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
     "fn, text, read",
     (
         pytest.param(passive, FEWER, FORCES, id="passive"),
-        pytest.param(passive, ROBOT, FORCES, id="passive-all", marks=slow),
-        pytest.param(
-            inertial, ROBOT, {"[0].tendons.armature"}, id="inertial", marks=slow
-        ),
+        pytest.param(passive, ROBOT, FORCES, id="passive-all"),
+        pytest.param(inertial, ROBOT, {"[0].tendons.armature"}, id="inertial"),
     ),
 )
+@pytest.mark.slow  # The Jacobian and degenerate wraps are differentiated in quick tests.
 def test_gradients(fn, text, read):
     """At the reference at rest, and at two other states."""
     sys = with_armature(load_mjcf(text))
