@@ -30,6 +30,7 @@ BINARY = {"+": "-", "-": "+", "*": "/", "/": "*", "@": "*", "//": "*", "%": "*"}
 BINARY |= {"**": "*", "&": "|", "|": "&", "<<": ">>", ">>": "<<"}
 COMPARED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 COMPARED |= {"is not": "is", "is": "is not", "not in": "in", "in": "not in"}
+KERNELS = ".kernels"
 # As in the target `test` of the Makefile.
 QUICK = {
     "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false",
@@ -163,8 +164,7 @@ def run(tree: pathlib.Path, tests: list[str], seconds: float, workers: int) -> s
     """Run tests in a tree until one fails: "passed", the failure, or "time"."""
     paths = os.pathsep.join(map(str, (tree, tree / "zoo")))
     environment = os.environ | QUICK | {"PYTHONPATH": paths}
-    # A broken compiler must not leave kernels to others.
-    environment["EQSIM_KERNELS_CACHE"] = str(tree / ".kernels")
+    environment["EQSIM_KERNELS_CACHE"] = str(tree / KERNELS)
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow"]
     command += ["-p", "no:cacheprovider", "-n", str(workers), "--dist", "worksteal"]
     process = subprocess.Popen(
@@ -206,6 +206,9 @@ def judge(tree: pathlib.Path, mutation: Mutation, options) -> str:
         return "survived"
     finally:
         path.write_bytes(before)
+        if "_kernels" in mutation.file:
+            # A broken compiler must not leave kernels to the next mutation.
+            shutil.rmtree(tree / KERNELS, ignore_errors=True)
 
 
 def main() -> None:
