@@ -10,7 +10,8 @@ from _variations import variation
 
 import eqsim
 from eqsim.io import write_mjcf
-from eqsim.model import Cone, Integrator, JointKind, random_system
+from eqsim.model import Cone, Integrator, JointKind
+from eqsim.testing import random_system
 
 
 LINKS = 4

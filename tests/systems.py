@@ -14,7 +14,8 @@ import numpy as np
 
 from eqsim import dynamics, kinematics
 from eqsim.io import load_mjcf
-from eqsim.model import JointKind, random_configuration, random_system, State
+from eqsim.model import JointKind, State
+from eqsim.testing import random_configuration, random_system
 
 
 _RANDOM = {

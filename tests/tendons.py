@@ -10,7 +10,8 @@ from eqsim.dynamics.articulated import node_bodies
 from eqsim.dynamics.weights import inverse_weights
 from eqsim.io import write_mjcf
 from eqsim.kinematics.link_motion import frames
-from eqsim.model import random_configuration, random_system, tree
+from eqsim.model import tree
+from eqsim.testing import random_configuration, random_system
 
 
 def draw(seed):

@@ -101,13 +101,9 @@ def kernels(request, monkeypatch):
     "on-vmap hessian",
     "on-jacrev vmap scan",
     "on-linearize",
-    "off-vmap a",
+    "on-grad scan",
     "off-vmap twice",
-    "off-jacrev",
-    "off-jacfwd vmap",
     "off-hessian vmap",
-    "off-grad scan",
-    "off-checkpoint",
 )
 def test_same_as_the_function(name):
     case = CASES[name]

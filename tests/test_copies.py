@@ -128,12 +128,9 @@ def test_every_wrapper_is_here():
 
 @pytest.mark.parametrize("name", WRAPPERS)
 @pytest.mark.quick_cases(
-    "AutoReset",
     "PooledResets",
     "Skills",
-    "NoisyObservation",
-    "NormalizeObservation",
-    "Reach",
+    "nested",
 )
 def test_wrappers(name, getkey):
     env, key = WRAPPERS[name](Rail()), getkey()

@@ -66,9 +66,7 @@ CASES = {
     "scan-batch-on",
     "scan-one-off",
     "tangents-twice-on",
-    "tangents-batch-off",
     "cotangent-both-on",
-    "cotangent-both-off",
 )
 def test_equals_the_function(name, case, kernels, monkeypatch):
     monkeypatch.setenv("EQSIM_KERNELS", kernels)

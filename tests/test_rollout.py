@@ -262,13 +262,6 @@ def test_wrong_keys():
         eqsim.rollout(env, policy, jax.random.key(0), 1, env_axes=eqx.if_array(0))
 
 
-@pytest.mark.slow
-def test_inside_jit_with_nothing_traced():
-    env, policy = eqsim.make("inverted_pendulum"), lambda obs, key: jnp.zeros(1)
-    run = lambda: eqsim.rollout(env, policy, jax.random.key(0), 1).last[0].q
-    np.testing.assert_allclose(jax.jit(run)(), run(), rtol=1e-12)
-
-
 GEAR = ENV.sys.actuators.gear
 
 
@@ -357,22 +350,6 @@ def test_going_on(shape):
     first = jax.tree.map(lambda x: x[..., 0, :], next_.state.q)
     assert np.array_equal(first, whole.last[0].q)
     assert whole.state.q.shape == (*shape, 6, 2)
-
-
-@pytest.mark.slow  # `test_keys_and_a_fleet` has one axis.
-def test_fleet_of_two_axes(fleet):
-    """Robots with two axes, of which one counts."""
-    keys = jr.split(jr.key(2), (3, 2))
-    twice = eqx.tree_at(MASSES, ENV, jnp.stack([MASSES(fleet)] * 2, axis=1))
-    got = eqsim.rollout(twice, POLICY, keys, 4, env_axes=MASS_AXES)
-    one = eqx.tree_at(MASSES, ENV, MASSES(fleet))
-    for k in range(2):
-        expected = eqsim.rollout(one, POLICY, keys[:, k], 4, env_axes=MASS_AXES)
-        mine = jax.tree.map(lambda x: x[:, k], got)
-        assert tree_allclose(mine, expected, rtol=1e-10, atol=1e-12)
-    with pytest.raises(ValueError, match=r"has shape \(3, 2\).*`key`, \(3, 4\)"):
-        wrong = eqx.tree_at(MASSES, ENV, MASSES(fleet))
-        eqsim.rollout(wrong, POLICY, jr.split(jr.key(2), (3, 4)), 1, env_axes=MASS_AXES)
 
 
 PROGRAM = """

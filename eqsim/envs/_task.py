@@ -1,5 +1,3 @@
-""""""
-
 import abc
 from collections.abc import Mapping
 from typing import Any

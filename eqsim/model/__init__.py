@@ -18,11 +18,6 @@ Everything above may import this package; it imports `spatial` alone.
 
 from ._checks import check_state as check_state
 from ._inactive import Inactive as Inactive, inactive_parameters as inactive_parameters
-from ._random import (
-    neutral as neutral,
-    random_configuration as random_configuration,
-    random_system as random_system,
-)
 from ._system import (
     ActuatorRef as ActuatorRef,
     ElementRef as ElementRef,

@@ -31,3 +31,7 @@ from ._pipeline import (
     check_pipeline as check_pipeline,
     pipeline_checks as pipeline_checks,
 )
+from ._random_system import (
+    random_configuration as random_configuration,
+    random_system as random_system,
+)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import mujoco
 import numpy as np
+import pytest
 
 import eqsim
 from eqsim.collision import in_contact
@@ -49,6 +50,7 @@ def test_nothing_to_touch():
     assert not in_contact(sys, jnp.zeros(1))
 
 
+@pytest.mark.slow  # `make test` runs kernels in all tests.
 def test_kernels():
     sys = eqsim.load_mjcf(XML)
     check_kernels(lambda q: in_contact(sys, q), jnp.zeros(sys.nq))

@@ -15,30 +15,22 @@ from eqsim.testing import check_collider, ConformanceError
 from eqsim.testing._collider import broadcasts, ColliderKit
 
 
-QUICK = ("capsule-capsule", "sphere-box")
-
-
-def cases():
-    for pair in shapes():
-        yield pytest.param(pair, marks=[] if pair in QUICK else [pytest.mark.slow])
-
-
 def robot(pair, situation):
     text = shapes()[pair]
     return load_mjcf(text), meeting(mujoco.MjModel.from_xml_string(text))[situation][0]
 
 
 @pytest.mark.parametrize("pair", shapes())
-@pytest.mark.quick_cases("hfield-sphere", "capsule-box", "box-box", "cylinder-mesh")
+@pytest.mark.quick_cases("capsule-box", "box-box")
 def test_batches_that_share(pair):
     """Quick for all pairs: nothing is compiled."""
     sys, q = robot(pair, "touching")
     broadcasts(ColliderKit(sys, jnp.asarray(q)))
 
 
-@pytest.mark.parametrize("pair", [*cases()])
+@pytest.mark.parametrize("pair", shapes())
 @pytest.mark.parametrize("situation", ("apart", "touching", "deep"))
-@pytest.mark.quick_cases("deep-sphere-box", "touching-capsule-capsule")
+@pytest.mark.quick_cases("touching-capsule-capsule")
 def test_pairs(pair, situation):
     sys, q = robot(pair, situation)
     check_collider(sys, jnp.asarray(q))
@@ -69,7 +61,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("change", WRONG)
-@pytest.mark.quick_cases("into_the_first", "without_derivative")
+@pytest.mark.quick_cases("without_derivative")
 def test_wrong_colliders(change, monkeypatch):
     kinds = GeomKind.SPHERE, GeomKind.SPHERE
     old = _REGISTRY[kinds]

@@ -221,7 +221,6 @@ def compare(pair, meshes, margin, number, seed=0):
     return counts, valid.sum(axis=1) == counts, np.array(agree)
 
 
-TWO_CYLINDERS = "cylinder", "cylinder"
 NO_MESHES = (("box", "box"),)
 MESH_PAIRS = {
     "cylinder": (("box", "box"), ("box", "pentagon"), ("box", "ball")),
@@ -239,14 +238,11 @@ def meshes_of(pair):
 @pytest.mark.parametrize("margin", (0.0, 0.05))
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 @pytest.mark.quick_cases(
-    "box-mesh-0.0",
     "mesh-mesh-0.05",
     "capsule-mesh-0.0",
     "plane-mesh-0.0",
     "capsule-cylinder-0.0",
-    "cylinder-cylinder-0.05",
     "cylinder-box-0.05",
-    "cylinder-mesh-0.05",
 )
 def test_points(pair, margin):
     for meshes in meshes_of(pair):
@@ -274,7 +270,7 @@ def test_faces_of_many_corners_on_a_plane():
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
-@pytest.mark.quick_cases("capsule-cylinder", "box-mesh")
+@pytest.mark.quick_cases("capsule-cylinder")
 def test_points_in_single_precision(pair):
     """Rounding must not decide between a face, an edge and a single point."""
     model = model_of(pair, meshes_of(pair)[-1], 0.0)
@@ -289,20 +285,6 @@ def test_points_in_single_precision(pair):
         found.append([p[v] for p, v in zip(*map(np.asarray, (points, valid)))])
     agree = [same(*both, 1e-3) for both in zip(*found, strict=True)]
     assert np.mean(agree) >= 0.98, np.flatnonzero(~np.array(agree))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("margin", (0.0, 0.05))
-@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
-def test_many_points(pair, margin):
-    for meshes in meshes_of(pair):
-        number = 3400 if "mesh" in pair else 10_000
-        counts, same_count, agree = compare(pair, meshes, margin, number, seed=1)
-        assert np.mean(same_count) >= (0.99 if pair == TWO_CYLINDERS else 0.998)
-        if pair[0] == "cylinder":
-            # Here, rounding decides.
-            agree = agree[counts < 4]
-        assert np.mean(agree) >= (0.985 if pair == TWO_CYLINDERS else 0.997)
 
 
 # Compiling derivatives of two meshes takes long; of cylinders, a box is enough.
@@ -352,7 +334,7 @@ def test_gradients(pair):
 
 
 @pytest.mark.parametrize("pair", GRADIENT_PAIRS, ids="-".join)
-@pytest.mark.quick_cases("capsule-cylinder", "capsule-mesh", "plane-mesh")
+@pytest.mark.quick_cases("capsule-cylinder", "plane-mesh")
 def test_aligned(pair):
     """Values and derivatives are finite where axes are parallel or features coincide."""
     model = model_of(pair, meshes_of(pair)[0], 0.0)

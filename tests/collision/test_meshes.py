@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
-from helpers import check_gradients
 from trajectories import converged
 
 from eqsim import Generalized, load_mjcf, Spring, State
@@ -69,37 +68,14 @@ def test_accelerations(kind, condim):
         np.testing.assert_allclose(own, data.qacc, rtol=0, atol=atol * size)
 
 
-# An ellipsoid takes longer to compile, by the same algorithm.
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=pytest.mark.slow) if kind == "ellipsoid" else kind
-        for kind in KINDS
-    ],
-)
-@pytest.mark.slow  # `test_manifold.py` differentiates points of meshes.
-def test_gradients(kind):
-    """By poses and by the vertices of the mesh, in contact."""
-    sys, model = robot(kind)
-    data = next(data for data in states(model, 60) if data.ncon)
-    state = State(jnp.asarray(data.qpos), jnp.asarray(data.qvel), jnp.zeros(0))
-
-    def moved(vertices, q):
-        other = eqx.tree_at(lambda s: s.meshes.vertices, sys, vertices)
-        new = Generalized().step(other, State(q, state.qd, state.act), jnp.zeros(0))
-        return new.qd
-
-    where = sys.meshes.vertices, state.q
-    largest = check_gradients(jax.jit(moved), *where, atol=1e-5)
-    assert all(value > 0.0 for value in largest.values())
-
-
+@pytest.mark.slow  # `make test` runs kernels in all tests.
 def test_without_fallback():
     sys, _ = robot("sphere")
     for pipeline in (Generalized(), Spring()):
         check_kernels(pipeline.step, sys, pipeline.init(sys), jnp.zeros(0))
 
 
+@pytest.mark.slow  # `test_manifold.py` has points of hulls.
 def test_mirrored_meshes():
     """Two directions are equally deep. Beside this tie contacts are those of MuJoCo, and
     on it those of one side."""

@@ -98,7 +98,6 @@ def draw(kinds, category, count, seed=0):
     return found
 
 
-SMOOTH = ("random", "touching", "edges")
 CATEGORIES = ("random", "touching", "parallel", "turned", "tilted", "edges")
 
 
@@ -213,13 +212,6 @@ def test_contacts(kinds, category):
     check_category(kinds, category, 300)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("category", CATEGORIES)
-@pytest.mark.parametrize("kinds", PAIRS, ids=name)
-def test_many_contacts(kinds, category):
-    check_category(kinds, category, 10_000)
-
-
 @pytest.mark.parametrize("kinds", PAIRS, ids=name)
 def test_degenerate_contacts(kinds):
     """Features that coincide are told apart by rounding, here and in MuJoCo."""
@@ -242,44 +234,8 @@ most = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.slow
-def test_capsule_and_box_in_single_precision():
-    """Depths are those in double precision, also where the capsule is nearly parallel.
-
-    Which of two equally deep points comes first, and whether an end on a face is inside,
-    is left to rounding."""
-    kinds, worst = (K.CAPSULE, K.BOX), []
-    for category in ("parallel", "turned", "tilted"):
-        found = shapes(draw(kinds, category, 5000, seed=5))
-        depths = []
-        for dtype in (jnp.float64, jnp.float32):
-            cast = jax.tree.map(lambda x, d=dtype: x.astype(d), found)
-            dist, _, _, valid = map(np.asarray, COMPILED(kinds, *cast))
-            depths.append(np.min(np.where(valid, dist, np.inf), axis=0))
-        near = np.minimum(*depths) < MARGIN
-        worst.append(np.max(np.abs(depths[0] - depths[1])[near]))
-    assert max(worst) < 1e-6
-
-
 @most
-@pytest.mark.quick_cases("sphere-box", "plane-ellipsoid")
-def test_gradients(kinds):
-    """By poses and sizes, of what is valid, where features do not change."""
-    drawn = [draw(kinds, category, 12, seed=2) for category in SMOOTH]
-    found = Configurations(*map(np.concatenate, zip(*drawn)))
-    _, _, _, valid = evaluate(kinds, found)
-
-    def fn(one, two):
-        dist, pos, normal, _ = points(kinds, one, two)
-        keep = lambda x: jnp.where(jnp.broadcast_to(valid[..., None], x.shape), x, 0.0)
-        return keep(dist[..., None]), keep(pos), keep(normal)
-
-    assert np.sum(valid) > 10
-    check_gradients(fn, *shapes(found), rtol=1e-4, eps=1e-7)
-
-
-@most
-@pytest.mark.quick_cases("sphere-cylinder", "sphere-box")
+@pytest.mark.quick_cases("sphere-box")
 def test_gradients_of_parallel_shapes(kinds):
     """By positions and sizes, which keep the axes parallel."""
     drawn = [draw(kinds, category, 12, seed=2) for category in ("parallel", "turned")]
@@ -302,10 +258,7 @@ def test_gradients_of_parallel_shapes(kinds):
 @pytest.mark.parametrize("kinds", PAIRS, ids=name)
 @pytest.mark.quick_cases(
     "sphere-cylinder-parallel",
-    "sphere-box-tilted",
-    "plane-ellipsoid-parallel",
     "capsule-capsule-degenerate",
-    "capsule-box-tilted",
 )
 def test_gradients_where_features_change(kinds, category):
     """Forward and reverse mode agree and are finite."""

@@ -44,6 +44,7 @@ def support(sys, direction, near=None):
 
 
 @pytest.mark.parametrize("kind", ("ball", "slab", "needle"))
+@pytest.mark.quick_cases("slab")
 def test_farthest(kind):
     """No vertex lies farther than the one that is found, whichever the search begins with."""
     sys = hulls(kind)

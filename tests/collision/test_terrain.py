@@ -9,8 +9,7 @@ import pytest
 from helpers import check_gradients
 from trajectories import converged, expected, stacked
 
-from eqsim import Generalized, load_mjcf, Spring, State
-from eqsim.testing import check_kernels
+from eqsim import Generalized, load_mjcf, State
 
 
 HILLS = np.random.default_rng(3).uniform(0, 1, (12, 10))
@@ -81,11 +80,8 @@ def test_accelerations(condim):
         np.testing.assert_allclose(own, data.qacc, rtol=0, atol=1e-5 * size)
 
 
-# `test_accelerations` has all three.
-@pytest.mark.parametrize(
-    "name",
-    ("ball", pytest.param("box", marks=SLOW), pytest.param("capsule", marks=SLOW)),
-)
+@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.slow  # `test_height_fields.py` has the contacts.
 def test_rolling(name):
     """100 steps after the first contact."""
     scene = text((name,))
@@ -125,25 +121,6 @@ def test_flat_terrain_is_a_plane():
     found = [np.asarray(solve(sys, q, qd)) for sys in (flat, plane)]
     assert np.max(np.abs(found[1])) > 20.0
     np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("name", ("ball", pytest.param("box", marks=SLOW)))
-def test_rest_on_flat_terrain(name):
-    """Terrain carries the weight of what rests on it, and nothing else."""
-    sys = load_mjcf(text((name,), z=0.12))
-    level = lambda s: (s.height_fields.heights, s.geoms.quat)
-    quat = sys.geoms.quat.at[0].set(jnp.array([1.0, 0, 0, 0]))
-    sys = eqx.tree_at(level, sys, (jnp.zeros(120), quat))
-    pipeline, none = Generalized(), jnp.zeros(0)
-
-    def step(state, _):
-        new, solved = pipeline.advance(sys, state, none)
-        return new, jnp.sum(solved.contacts.force, axis=0)
-
-    run = lambda: jax.lax.scan(step, pipeline.init(sys), None, 1000)[1]
-    total = np.mean(np.asarray(jax.jit(run)())[500:], axis=0)
-    weight = float(sys.links.mass[0]) * 9.81
-    np.testing.assert_allclose(total, [0, 0, weight], atol=0.02 * weight)
 
 
 GRADIENTS = [
@@ -215,10 +192,3 @@ def test_capacity():
     np.testing.assert_allclose(found[2].contacts.dist, depth, atol=1e-12)
     with pytest.raises(ValueError, match="HeightFields.capacity"):
         load_mjcf(scene, height_field_contacts=0)
-
-
-@pytest.mark.slow  # `test_meshes.py` has the quick one.
-def test_without_fallback():
-    sys = load_mjcf(text(("ball", "box")))
-    for pipeline in (Generalized(), Spring()):
-        check_kernels(pipeline.step, sys, pipeline.init(sys), jnp.zeros(0))

@@ -3,12 +3,10 @@
 import copy
 import pickle
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import check_gradients
 
 import eqsim
 from eqsim.collision import Point
@@ -87,17 +85,6 @@ def test_conformance():
     text = MODEL.replace('<geom type="plane" size="2 2 .1"/>', "")
     sys = replace_shape(eqsim.load_mjcf(text), "ring", RING, (0.3, 0.05))
     check_collider(sys, TILTED)
-
-
-def test_derivatives_by_sizes():
-    sys, pipeline = robot(), eqsim.Generalized()
-
-    def after(size, q):
-        other = eqx.tree_at(lambda s: s.geoms.size, sys, size)
-        return pipeline.step(other, pipeline.init(other, q), jnp.zeros(0)).qd
-
-    q = pipeline.init(sys, TILTED).q
-    check_gradients(after, sys.geoms.size, q, rtol=1e-4, atol=1e-5)
 
 
 def test_copies():

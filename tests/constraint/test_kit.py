@@ -54,27 +54,11 @@ def robot(cone):
     return sys, State(q, qd, start.act)
 
 
-# Steps with the other kinds are differentiated in `test_equality.py` and in
-# `pipelines/test_gradients.py`, contacts below; rows of tendons are those of joints.
-QUICK = ("BallLimit",)
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(x, marks=[] if type(x).__name__ in QUICK else [pytest.mark.slow])
-        for x in ALL
-    ],
-    ids=lambda kind: type(kind).__name__,
-)
+# Steps are differentiated in `test_equality.py` and in `pipelines/test_gradients.py`.
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: type(kind).__name__)
 def test_kinds(kind):
     report = check_constraint(kind, *robot("pyramidal"))
-    assert len(report.names(report.outcomes[0].status)) == 5
-
-
-@pytest.mark.slow  # The derivative matrix has contacts in this cone.
-def test_elliptic_contacts():
-    report = check_constraint(ALL[0], *robot("elliptic"))
     assert len(report.names(report.outcomes[0].status)) == 5
 
 

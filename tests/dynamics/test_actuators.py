@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
-from helpers import examples, tree_allclose
-from hypothesis import given, settings, strategies as st
+from helpers import tree_allclose
 
 import eqsim
 from eqsim.dynamics import actuator_forces, actuator_states, passive_forces
 from eqsim.io import load_mjcf, write_mjcf
-from eqsim.model import Integrator, random_configuration, random_system, State
+from eqsim.model import Integrator, State
+from eqsim.testing import random_configuration, random_system
 
 
 def compare(model, sys, state, ctrl):
@@ -72,33 +72,15 @@ def check_random(seed):
 
 
 # Of RK4, seeds 0 and 3.
-@pytest.mark.parametrize(
-    "seed", (0, 1, 2, *(pytest.param(k, marks=pytest.mark.slow) for k in (3, 4, 5)))
-)
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.quick_cases("1")
 def test_random_robots(seed):
     check_random(seed)
 
 
-@pytest.mark.slow
-@given(seed=st.integers(0, 100_000))
-@settings(max_examples=examples(100))
-def test_many_random_robots(seed):
-    check_random(seed)
-
-
-# Forces do not depend on the integrator: of those with RK4, one without states and one
-# with each law of states.
-QUICK_RK4 = ("joints", "muscles", "dc_motors", "pids")
-KINDS = [(name, "Euler") for name in actuators.FILES] + [
-    (name, "RK4")
-    if name in QUICK_RK4
-    else pytest.param(name, "RK4", marks=pytest.mark.slow)
-    for name in actuators.FILES
-]
-
-
-@pytest.mark.parametrize("name, integrator", KINDS)
+# Forces do not depend on the integrator. `test_actuator_gradients.py` has all files.
+@pytest.mark.parametrize("integrator", ("Euler", "RK4"))
+@pytest.mark.parametrize("name", actuators.FILES)
 @pytest.mark.quick_cases("muscles-Euler", "dc_motors-RK4", "pids-RK4")
 def test_every_kind(name, integrator):
     text = actuators.text(name, integrator)

@@ -95,16 +95,3 @@ def test_added_mass(size):
     np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-18)
     parts = lambda x: added_mass(Vec3(*x[:, None]))
     check_gradients(parts, jnp.asarray(size), atol=1e-9)
-
-
-def test_gradients():
-    """By shape, coefficients and medium; at rest too."""
-    text = SWIMMING.replace('wind=".3 -.2 .1"', "").replace('mass="0"', "")
-    model, sys = mujoco.MjModel.from_xml_string(text), load_mjcf(text)
-    data = draw(model, 2)
-    q = jnp.asarray(np.stack([d.qpos for d in data]))
-    qd = jnp.asarray(np.stack([0.0 * data[0].qvel, data[1].qvel]))
-    each = jax.vmap(passive_forces, in_axes=(None, 0, 0))
-    largest = check_gradients(each, sys, q, qd, atol=1e-6)
-    for name in ("geoms.size", "geoms.pos", "geoms.quat", "geoms.fluid_coefficients"):
-        assert largest[f"[0].{name}"] > 0.0, name

@@ -40,18 +40,11 @@ WITHOUT = {
 
 SOME = ("aba", "potential", "passive", "actuators")
 REST = ("rnea", "crba", "kinetic", "momentum", "inertias", "velocities")
-slow = pytest.mark.slow
 
 
-@pytest.mark.parametrize(
-    "name, wanted",
-    (
-        pytest.param("buoy", SOME, id="buoy-some"),
-        pytest.param("buoy", REST, id="buoy-rest", marks=slow),
-        pytest.param("stacked", SOME, id="stacked-some", marks=slow),
-        pytest.param("stacked", REST, id="stacked-rest", marks=slow),
-    ),
-)
+@pytest.mark.parametrize("wanted", (SOME, REST), ids=("some", "rest"))
+@pytest.mark.parametrize("name", ("buoy", "stacked"))
+@pytest.mark.slow  # `pipelines/test_gradients.py` differentiates steps by everything.
 def test_all(name, wanted):
     sys, x = systems.system(name), systems.inputs(name, 3)
     fn = jax.vmap(lambda sys, x: systems.dynamic(sys, x, wanted), (None, 0))

@@ -15,13 +15,9 @@ from eqsim import dynamics, kinematics
 from eqsim.model import JointKind
 
 
-# The joints of "forest" are drawn from the same kinds; each takes long to compile.
-each_system = pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] if name == "fixed" else [])
-        for name in systems.NAMES
-    ],
+# All kinds of joints are in "forest"; each robot takes long to compile.
+each_system = lambda test: pytest.mark.quick_cases("forest")(
+    pytest.mark.parametrize("name", systems.NAMES)(test)
 )
 
 
@@ -31,7 +27,6 @@ def report(name):
 
 
 @each_system
-@pytest.mark.quick_cases("stacked")
 def test_aba_inverts_the_equation_of_motion(name):
     out, x = report(name), systems.inputs(name)
     times = lambda v: np.einsum("kij,kj->ki", out["crba"], v)
@@ -39,9 +34,7 @@ def test_aba_inverts_the_equation_of_motion(name):
     assert tree_allclose(times(out["aba"]) + at_rest, np.asarray(x.tau))
 
 
-@pytest.mark.parametrize(
-    "name", ("forest", pytest.param("stacked", marks=pytest.mark.slow))
-)
+@each_system
 def test_rnea_inverts_aba_and_gives_the_columns_of_crba(name):
     sys, x = systems.system(name), systems.inputs(name)
 

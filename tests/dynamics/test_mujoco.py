@@ -17,7 +17,7 @@ def compare(model, name):
 
 
 @pytest.mark.parametrize("name", systems.NAMES)
-@pytest.mark.quick_cases("stacked", "floating")
+@pytest.mark.quick_cases("forest", "floating")
 def test_random_systems(name):
     text = write_mjcf(systems.system(name))
     compare(mujoco.MjModel.from_xml_string(text), name)

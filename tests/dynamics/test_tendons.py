@@ -20,16 +20,9 @@ from eqsim.io import load_mjcf, write_mjcf
 from eqsim.kinematics._wrapping import wrap
 from eqsim.kinematics.link_motion import Pose
 from eqsim.kinematics.tendon_paths import _direction
-from eqsim.model import (
-    GeomKind,
-    PathPoint,
-    random_configuration,
-    random_system,
-    State,
-    validate,
-    WrapKind,
-)
+from eqsim.model import GeomKind, PathPoint, State, validate, WrapKind
 from eqsim.spatial import Mat3, Vec3
+from eqsim.testing import random_configuration, random_system
 
 
 JOINT, SITE, GEOM = (
@@ -54,24 +47,10 @@ def compare(seed):
         np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", (2, pytest.param(8, marks=pytest.mark.slow)))
+@pytest.mark.parametrize("seed", range(10))
 @pytest.mark.slow  # `test_robot_against_mujoco` is the quick one.
 def test_random_systems(seed):
     compare(seed)
-
-
-def compare_steps(seed):
-    """One step, with limits, dry friction and armature of tendons."""
-    sys, model = tendons.draw(seed)
-    model.opt.iterations, model.opt.ls_iterations = 200, 100
-    model.opt.tolerance, model.opt.ls_tolerance = 0.0, 1e-12
-    step = jax.jit(lambda q, qd: Generalized().step(sys, state(q, qd), NONE).qd)
-    for k in range(3):
-        q, qd = random_configuration(k, sys, 0.4 * k)
-        data = mujoco.MjData(model)
-        data.qpos[:], data.qvel[:] = q, qd
-        mujoco.mj_step(model, data)
-        np.testing.assert_allclose(step(q, qd), data.qvel, rtol=1e-9, atol=1e-9)
 
 
 NONE = jnp.zeros(0)
@@ -79,20 +58,6 @@ NONE = jnp.zeros(0)
 
 def state(q, qd):
     return State(q, qd, NONE)
-
-
-@pytest.mark.parametrize("seed", (2, pytest.param(4, marks=pytest.mark.slow)))
-@pytest.mark.slow
-def test_steps_of_random_systems(seed):
-    compare_steps(seed)
-
-
-@pytest.mark.slow
-@settings(max_examples=examples(15))
-@given(seed=st.integers(0, 100_000))
-def test_more_random_systems(seed):
-    compare(seed)
-    compare_steps(seed)
 
 
 # All ways to pass a shape; a pulley; a tendon with armature; polynomials; dead bands.
@@ -157,12 +122,6 @@ def test_robot_against_mujoco():
     errors = tendons.errors(sys, model, 6)
     limits = {"jacobian": 1e-5, "velocity": 1e-5, "passive": 1e-4, "bias": 1e-9}
     assert all(error < limits.get(name, 1e-9) for name, error in errors.items()), errors
-    x = random_configuration(1, sys, 0.4)
-    data = mujoco.MjData(model)
-    data.qpos[:], data.qvel[:] = x
-    mujoco.mj_step(model, data)
-    state = Generalized().step(sys, State(*x, jnp.zeros(0)), jnp.zeros(0))
-    np.testing.assert_allclose(state.qd, data.qvel, rtol=1e-4, atol=1e-6)
 
 
 def test_jacobian_is_the_derivative_of_the_length():
@@ -176,26 +135,6 @@ def test_jacobian_is_the_derivative_of_the_length():
 
     a, b = jax.jit(jax.vmap(slopes))(states(sys)[0])
     np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.slow  # Steps of random systems have armature, too.
-def test_energy_is_conserved_with_armature():
-    r"""$\dot T = \dot q^T (\tau - g)$: the bias forces belong to the inertia."""
-    sys = with_armature(load_mjcf(ROBOT))
-
-    def power(q, qd, tau):
-        qdd = dynamics.aba(sys, q, qd, tau)
-        moved = lambda t: dynamics.kinetic_energy(
-            sys, kinematics.integrate(sys, q, t * qd), qd + t * qdd
-        )
-        rate = jax.jvp(moved, (jnp.zeros(()),), (jnp.ones(()),))[1]
-        work = qd @ (tau - dynamics.gravity_forces(sys, q))
-        return rate - work, dynamics.rnea(sys, q, qd, qdd) - tau
-
-    q, qd = states(sys)
-    tau = jnp.ones((len(q), sys.nv))
-    out = jax.jit(jax.vmap(power))(q, qd, tau)
-    assert all(jnp.allclose(x, 0.0, atol=1e-10) for x in out)
 
 
 def passive(sys, q, qd):
@@ -220,19 +159,17 @@ NUMBERS = ("stiffness", "stiffness_poly", "damping", "damping_poly", "spring_len
 
 
 FORCES = {"[0].sites.quat", "[0].joints.spring_ref", "[0].tendons.coef"}
-slow = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
     "fn, text, read",
     (
         pytest.param(passive, FEWER, FORCES, id="passive"),
-        pytest.param(passive, ROBOT, FORCES, id="passive-all", marks=slow),
-        pytest.param(
-            inertial, ROBOT, {"[0].tendons.armature"}, id="inertial", marks=slow
-        ),
+        pytest.param(passive, ROBOT, FORCES, id="passive-all"),
+        pytest.param(inertial, ROBOT, {"[0].tendons.armature"}, id="inertial"),
     ),
 )
+@pytest.mark.slow  # The Jacobian and degenerate wraps are differentiated in quick tests.
 def test_gradients(fn, text, read):
     """At the reference at rest, and at two other states."""
     sys = with_armature(load_mjcf(text))
@@ -262,14 +199,6 @@ def test_everything_is_a_kernel(pipeline):
     q, qd = random_configuration(0, sys)
     slope = eqx.filter_grad(lambda *xs: loss(pipeline, *xs))
     eqsim.testing.check_kernels(slope, sys, q, qd)
-
-
-@pytest.mark.slow
-def test_inertia_is_a_kernel():
-    sys = with_armature(load_mjcf(ROBOT))
-    q, qd = random_configuration(0, sys)
-    force = lambda *xs: sum(jnp.sum(x) for x in inertial(*xs))
-    eqsim.testing.check_kernels(eqx.filter_grad(force), sys, q, qd)
 
 
 @pytest.mark.parametrize("pipeline", (Spring(substeps=64), Positional(substeps=64)))

@@ -14,7 +14,6 @@ import eqsim
 from eqsim import envs
 
 
-slow = pytest.mark.slow
 # Class, numbers seen, actions, control time step, terms of the reward.
 SIZES = {
     "ant": (envs.Ant, 105, 8, 0.05, "forward healthy ctrl contact"),
@@ -54,12 +53,8 @@ def shapes(tree):
     return jax.tree.map(lambda x: (x.shape, x.dtype), tree)
 
 
-@pytest.mark.parametrize(
-    "name",
-    # What it is made of is that of `humanoid`.
-    [pytest.param(n, marks=slow) if n == "humanoidstandup" else n for n in SIZES],
-)
-@pytest.mark.quick_cases("inverted_pendulum", "reacher", "swimmer", "point_mass")
+@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.quick_cases("inverted_pendulum", "reacher", "hopper")
 def test_shapes(name):
     kind, nobs, nu, dt, terms = SIZES[name]
     env = eqsim.make(name)
@@ -76,17 +71,9 @@ def test_shapes(name):
     assert float(env.dt) == pytest.approx(dt)
 
 
-# These take long to trace.
-LONG = ("ant", "humanoid", "humanoidstandup", "pusher")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=slow) if n in LONG else n for n in SIZES]
-)
+@pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize("pipeline", ("spring", "positional"))
 @pytest.mark.quick_cases(
-    "spring-walker2d",
-    "positional-swimmer",
     "positional-reacher",
     "spring-inverted_pendulum",
 )
@@ -114,6 +101,7 @@ def test_flags(name, flag):
 
 
 @pytest.mark.parametrize("name", ("point_mass", "inverted_pendulum", "half_cheetah"))
+@pytest.mark.quick_cases("inverted_pendulum")
 def test_reset(name):
     env = eqsim.make(name)
     reset = eqx.filter_jit(env.reset)
@@ -156,6 +144,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("name", ENDS)
+@pytest.mark.quick_cases("ant", "hopper", "inverted_pendulum", "point_mass")
 def test_terminated(name):
     env = eqsim.make(name)
     for ended, places in enumerate(ENDS[name]):
@@ -244,12 +233,9 @@ def test_fast_is_known(pipeline):
 
 
 @pytest.mark.parametrize(
-    "name",
-    (
-        *("point_mass", pytest.param("inverted_double_pendulum", marks=slow)),
-        *(pytest.param(name, marks=slow) for name in ("reacher", "half_cheetah")),
-    ),
+    "name", ("point_mass", "inverted_double_pendulum", "reacher", "half_cheetah")
 )
+@pytest.mark.quick_cases("point_mass")
 def test_gradients(name):
     """Of observation and reward of a step: by state, action, and the weights."""
     env = eqsim.make(name, frame_skip=1)
@@ -272,10 +258,8 @@ def test_gradients(name):
     assert largest["[1]"] and largest["[3]"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=slow) if n[:3] in ("ant", "hum") else n for n in SIZES],
-)
+@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.quick_cases("reacher", "hopper")
 def test_gradients_at_rest_are_finite(name):
     """Of observation and rewards, at the reference, by all there is."""
     env = eqsim.make(name)

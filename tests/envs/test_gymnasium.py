@@ -17,10 +17,6 @@ from _gymnasium import draw_action, IDS, refreshed, shipped, term_of
 import eqsim
 
 
-slow = pytest.mark.slow
-# What takes long to compile; `test_parity.py` has some of these robots.
-LONG = {"half_cheetah", "humanoid", "humanoidstandup", "pusher", "walker2d"}
-NAMES = [pytest.param(n, marks=slow) if n in LONG else n for n in IDS]
 # Every option that is a number, and none at its default.
 NUMBERS = {
     "ant": dict(
@@ -124,8 +120,8 @@ def starts(name, count=8):
     return tuple(jnp.asarray(np.stack(x)) for x in zip(*rows))
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.quick_cases("hopper", "swimmer")
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.quick_cases("hopper")
 def test_step(name):
     """Observation of the start; observation, reward, each of its terms and termination
     of a step, with all options that are numbers at their defaults, and at others."""
@@ -155,8 +151,8 @@ def test_step(name):
     assert "healthy" not in terms or (any(ended) and not all(ended))
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.quick_cases("inverted_pendulum", "reacher", "swimmer")
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.quick_cases("reacher", "swimmer")
 def test_trajectory(name):
     """Both on their own for some steps, from the same starts."""
     q, qd, _ = starts(name)
@@ -178,7 +174,7 @@ def test_trajectory(name):
 
 
 @pytest.mark.parametrize("name", FLAGS)
-@pytest.mark.quick_cases("ant", "swimmer")
+@pytest.mark.quick_cases("hopper", "swimmer")
 def test_flags(name):
     q, qd, _ = starts(name)
     for flags in FLAGS[name]:
@@ -214,6 +210,7 @@ def test_main_body():
 
 
 @pytest.mark.parametrize("name", IDS)
+@pytest.mark.quick_cases("reacher", "pusher", "hopper")
 def test_starts_are_drawn_alike(name):
     """The distribution of each coordinate and velocity, by Kolmogorov and Smirnov."""
     theirs, ours = shipped(name), eqsim.make(name)

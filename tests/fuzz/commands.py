@@ -17,121 +17,47 @@ from .mutations import word
 
 
 _PARAMETERS = '[damping]\nkind = "positive"\npath = "joints.damping"\n'
-_FILES = (
-    "model.xml",
-    "data.npz",
-    "p.toml",
-    "p.json",
-    "run",
-    "nothing",
-    "empty",
-    "rollout.npz",
-)
-_NAMES = (
-    "point_mass",
-    "ant",
-    "reacher",
-    "ppo",
-    "sac",
-    "iql",
-    "eqsim:ant",
-    "generalized",
-    "antt",
-)
-_NUMBERS = (
-    "0",
-    "1",
-    "-1",
-    "3",
-    "1e6",
-    "1e400",
-    "nan",
-    "inf",
-    "-0",
-    "0x10",
-    "1_0",
-    "9" * 30,
-    "1.5",
-)
-_COMMANDS: dict[str, tuple[str, ...]] = {
-    "": ("--help", "--version", "-h"),
-    "list": (),
-    "show": ("--pipeline",),
-    "rollout": (
-        *("--pipeline", "--num-envs", "--length", "--seed", "--randomize", "--out"),
-        "--picture",
-    ),
-    "view": (
-        *("--pipeline", "--num-envs", "--randomize", "--length", "--seed", "--export"),
-        *("--host", "--port", "--dark"),
-    ),
-    "control": (
-        *("--solver", "--pipeline", "--horizon", "--steps", "--samples", "--contact"),
-        *("--seed", "--out", "--picture"),
-    ),
-    "identify": (
-        *(
-            "--parameters",
-            "--parameters",
-            "--ctrl",
-            "--channel",
-            "--window",
-            "--hold-out",
+_FILES = tuple("model.xml data.npz p.toml p.json run nothing empty rollout.npz".split())
+_NAMES = tuple("point_mass ant reacher ppo sac iql eqsim:ant generalized antt".split())
+_NUMBERS = ("9" * 30, *"0 1 -1 3 1e6 1e400 nan inf -0 0x10 1_0 1.5".split())
+_COMMANDS = {
+    command: options.split()
+    for command, options in {
+        "": "--help --version -h",
+        "list": "",
+        "show": "--pipeline",
+        "rollout": "--pipeline --num-envs --length --seed --randomize --out --picture",
+        "view": (
+            "--pipeline --num-envs --randomize --length --seed --export --host "
+            "--port --dark"
         ),
-        *("--seed", "--out"),
-    ),
-    "plugins": (
-        "list",
-        "show",
-        "check",
-        "new",
-        "--json",
-        "--check",
-        "--timeout",
-        "--kind",
-        "--out",
-    ),
-    "train": (
-        *("--preset", "--steps", "--seed", "--out", "--set", "--sweep", "--num-seeds"),
-        *("--pipeline", "--episode-length", "--randomize", "--skills", "--data"),
-        *("--pool-size", "--evaluations", "--turns", "--learning-rate", "--hidden"),
-        *("--discount", "--num-envs", "--overwrite", "--logger"),
-    ),
-    "resume": ("--steps", "--logger"),
-    "eval": ("--episodes", "--best", "--last", "--seed", "--json", "--picture"),
-    "record": (
-        *("--policy", "--share", "--steps", "--out", "--noise", "--expert", "--seed"),
-        *(
-            "--random-return",
-            "--expert-return",
-            "--episodes",
-            "--num-envs",
-            "--pool-size",
+        "control": (
+            "--solver --pipeline --horizon --steps --samples --contact --seed "
+            "--out --picture"
         ),
-        *(
-            "--episode-length",
-            "--pipeline",
-            "--overwrite",
-            "--best",
-            "--last",
-            "--drawn",
+        "identify": (
+            "--parameters --parameters --ctrl --channel --window --hold-out "
+            "--seed --out"
         ),
-    ),
-    "runs": ("compare", "--out"),
+        "plugins": "list show check new --json --check --timeout --kind --out",
+        "train": (
+            "--preset --steps --seed --out --set --sweep --num-seeds --pipeline "
+            "--episode-length --randomize --skills --data --pool-size "
+            "--evaluations --turns --learning-rate --hidden --discount --num-envs "
+            "--overwrite --logger"
+        ),
+        "resume": "--steps --logger",
+        "eval": "--episodes --best --last --seed --json --picture",
+        "record": (
+            "--policy --share --steps --out --noise --expert --seed --random-return "
+            "--expert-return --episodes --num-envs --pool-size --episode-length "
+            "--pipeline --overwrite --best --last --drawn"
+        ),
+        "runs": "compare --out",
+    }.items()
 }
-_WORDS = (
-    *_NAMES,
-    *_FILES,
-    "ilqr",
-    "cem",
-    "env",
-    "agent",
-    "default",
-    "q",
-    "none",
-    "wide",
-    "my-robot",
-)
+_WORDS = (*_NAMES, *_FILES)
+_WORDS += tuple("ilqr cem env agent default q none wide my-robot".split())
 
 
 class Reached(BaseException):

@@ -21,45 +21,18 @@ for _element in _ELEMENTS:
     for _name, _value in _element.attrib.items():
         _VALUES.setdefault(_name, []).append(_value)
         _ATTRIBUTES.setdefault(_element.tag, []).append(_name)
-_KINDS = (
-    *(
-        "hinge",
-        "slide",
-        "ball",
-        "free",
-        "plane",
-        "sphere",
-        "capsule",
-        "ellipsoid",
-        "box",
-    ),
-    *(
-        "cylinder",
-        "mesh",
-        "hfield",
-        "sdf",
-        "true",
-        "false",
-        "auto",
-        "muscle",
-        "user",
-        "dcmotor",
-    ),
-    *("RK4", "Euler", "implicit", "pyramidal", "elliptic", "integrator", "filterexact"),
+_KINDS = tuple(
+    """
+    hinge slide ball free plane sphere capsule ellipsoid box cylinder mesh hfield
+    sdf true false auto muscle user dcmotor RK4 Euler implicit pyramidal elliptic
+    integrator filterexact
+    """.split()
 )
-_ODD = (
-    *(
-        "flexcomp",
-        "composite",
-        "skin",
-        "plugin",
-        "deformable",
-        "attach",
-        "model",
-        "flex",
-        "dcmotor",
-    ),
-    *("user", "contact", "insidesite", "magnetometer", "camprojection", "e_kinetic"),
+_ODD = tuple(
+    """
+    flexcomp composite skin plugin deformable attach model flex dcmotor user
+    contact insidesite magnetometer camprojection e_kinetic
+    """.split()
 )
 
 

@@ -15,49 +15,19 @@ import numpy as np
 
 NUMBERS = (
     *(0, -0.0, 1, -1, 2, 0.5, 1e-3, 1e-20, 1e-320, 1e20, 1e300, -1e300),
-    *(
-        float("nan"),
-        float("inf"),
-        float("-inf"),
-        2**31,
-        2**31 - 1,
-        -(2**31),
-        2**63,
-        2**64,
-    ),
+    *map(float, ("nan", "inf", "-inf")),
+    *(2**31, 2**31 - 1, -(2**31), 2**63, 2**64),
     *(10**400, True, False, 3.7, 255, 256, 65536),
 )
-WORDS = (
-    *("", " ", "\t", "\n", "\0", "a", "0", "-1", "nan", "inf", "1e999", "None", "null"),
-    *("true", "false", "../x", "/etc/passwd", "~", "%s%n", "{}", "${x}", "a/b", "a:b"),
-    *(
-        "<x>",
-        "&amp;",
-        "]]>",
-        "'",
-        '"',
-        "\\",
-        "[bold]",
-        "[/]",
-        "é",
-        "🤖",
-        "\u202e",
-        "\ud800",
-    ),
-    *(
-        "x" * 300,
-        "x" * 20_000,
-        "1 2 3",
-        "1,2,3",
-        "(1)",
-        "[]",
-        "--help",
-        "--",
-        "-",
-        "a=b",
-    ),
-    *("__class__", "__init__", "class", "lambda: 0", "__import__('os').system('x')"),
+WORDS = tuple(
+    """
+    a 0 -1 nan inf 1e999 None null true false ../x /etc/passwd ~ %s%n {} ${x} a/b
+    a:b <x> &amp; ]]> ' [bold] [/] 1,2,3 (1) [] --help -- - a=b __class__
+    __init__ class __import__('os').system('x')
+    """.split()
 )
+WORDS += ("", " ", "\t", "\n", "\0", '"', "\\", "é", "🤖", "\u202e", "\ud800")
+WORDS += ("x" * 300, "x" * 20_000, "1 2 3", "lambda: 0")
 
 
 class Trap:
@@ -191,31 +161,14 @@ def npy(array: np.ndarray, pickles: bool = False) -> bytes:
 
 def claimed(rng: Random, data: bytes = b"") -> bytes:
     """An array whose header claims what does not follow."""
-    shape = rng.choice(
-        ("(10**9,)", "(1000000000,)", "(1000000000000000,)", "(-1,)", "(99999, 99999)")
-        + (
-            "(2**70,)",
-            f"({'9' * 30},)",
-            "(0, 1000000000000)",
-            "()",
-            "3",
-            "(1.5,)",
-            "(True,)",
-        )
+    shapes = "(10**9,) (1000000000,) (1000000000000000,) (-1,) (99999,99999) (2**70,)"
+    shapes += " (0,1000000000000) () 3 (1.5,) (True,)"
+    shape = rng.choice([*shapes.split(), f"({'9' * 30},)"])
+    kinds = (
+        "'<f8' '<f4' '|O' '<U1000000000' '|V8' '<M8[ns]' '<c16' 'x' '|S0' '<f2' '|b1'"
     )
-    kind = rng.choice(
-        (
-            "'<f8'",
-            "'<f4'",
-            "'|O'",
-            "'<U1000000000'",
-            "'|V8'",
-            "'<M8[ns]'",
-            "'<c16'",
-            "'x'",
-        )
-        + ("[('a', '<f8'), ('b', '|O')]", "'|S0'", "'<f2'", "__import__('os')", "'|b1'")
-    )
+    kinds += " [('a','<f8'),('b','|O')] __import__('os')"
+    kind = rng.choice(kinds.split())
     head = f"{{'descr': {kind}, 'fortran_order': False, 'shape': {shape}, }}"
     if rng.random() < 0.1:
         head = rng.choice(
@@ -316,23 +269,7 @@ def arrays_changed(rng: Random, arrays: dict[str, np.ndarray]) -> dict[str, np.n
 
 
 def _other_type(rng: Random, x: np.ndarray) -> np.ndarray:
-    kind = rng.choice(
-        (
-            "f2",
-            "f4",
-            "f8",
-            "i1",
-            "u1",
-            "i8",
-            "u8",
-            "c16",
-            "?",
-            "U5",
-            "S3",
-            "M8[s]",
-            "V4",
-        )
-    )
+    kind = rng.choice("f2 f4 f8 i1 u1 i8 u8 c16 ? U5 S3 M8[s] V4".split())
     try:
         with np.errstate(all="ignore"):
             return x.astype(kind)

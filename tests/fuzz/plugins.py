@@ -39,54 +39,34 @@ _MODULES = (
     "",
     "\0",
 )
-_TARGETS = (
-    *(
-        "{m}:Env",
-        "{m}:Env",
-        "{m}:Env",
-        "{m}",
-        "{m}:",
-        ":Env",
-        "{m}:Env.x",
-        "{m} : Env [extra]",
-    ),
-    *(
-        "{m}:Env Env",
-        "..{m}:Env",
-        ".{m}:Env",
-        "os:system",
-        "{m}:__import__",
-        "a b:c",
-        "",
-    ),
-    *(
-        "{m}:Env[",
-        "eqsim:make",
-        "builtins:None",
-        "antigravityx:x",
-        "{m}.sub:Env",
-        "1:2",
-    ),
+_TARGETS = tuple(
+    """
+    {m}:Env {m}:Env {m}:Env {m} {m}: :Env {m}:Env.x ..{m}:Env .{m}:Env os:system
+    {m}:__import__ {m}:Env[ eqsim:make builtins:None antigravityx:x {m}.sub:Env
+    1:2
+    """.split()
 )
-_NAMES = (
-    "good",
+_TARGETS += (
+    "{m} : Env [extra]",
+    "{m}:Env Env",
+    "a b:c",
+    "",
+)
+_NAMES = tuple(
+    """
+    good a:b [x] ant = #c %(x)s
+    """.split()
+)
+_NAMES += (
     "odd name",
-    "a:b",
     "",
     "é",
-    "[x]",
     "x" * 500,
-    "ant",
-    "=",
-    "#c",
-    "%(x)s",
 )
-_GROUPS = (
-    "eqsim.envs",
-    "eqsim.envs",
-    "eqsim.agents",
-    "eqsim.pipelines",
-    "eqsim.commands",
+_GROUPS = tuple(
+    """
+    eqsim.envs eqsim.envs eqsim.agents eqsim.pipelines eqsim.commands
+    """.split()
 )
 
 

@@ -19,8 +19,7 @@ SHARES = {
     "datasets": 0.15,
     "recipes": 0.1,
     "plugins": 0.1,
-    "commands": 0.1,
-    "pages": 0.05,
+    "commands": 0.15,
 }
 
 

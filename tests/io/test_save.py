@@ -1,5 +1,3 @@
-import dataclasses
-
 import assets
 import equinox as eqx
 import jax
@@ -10,8 +8,9 @@ import numpy as np
 import pytest
 from helpers import tree_allclose
 
-from eqsim.io import _save, load, load_mjcf, save
-from eqsim.model import random_system, State
+from eqsim.io import load, load_mjcf, save
+from eqsim.model import State
+from eqsim.testing import random_system
 
 
 def same(x, y):
@@ -25,19 +24,6 @@ def test_system(name, tmp_path):
     again = load(tmp_path / "robot")
     assert same(sys, again)
     assert hash(jax.tree.structure(sys)) == hash(jax.tree.structure(again))
-
-
-def test_older_hulls():
-    """Files that hold start vertices of searches in place of `reference` are read."""
-    vertices = "0 0 0  1 0 0  0 1 0  0 0 1"
-    hulls = load_mjcf(
-        f'<mujoco><asset><mesh name="m" vertex="{vertices}"/></asset><worldbody><body>'
-        '<freejoint/><geom type="mesh" mesh="m"/></body></worldbody></mujoco>'
-    ).meshes.hulls
-    code = _save._encode_static(hulls)
-    code["arrays"]["seeds"] = code["arrays"].pop("reference")
-    again = _save._decode_static(code)
-    assert again == dataclasses.replace(hulls, reference=np.zeros((0, 3), int))
 
 
 @pytest.mark.parametrize("seed", range(5))

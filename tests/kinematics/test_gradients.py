@@ -19,10 +19,8 @@ READ = {
 HINGED = {"[0].joints.axis", "[0].joints.ref"}
 
 
-@pytest.mark.parametrize(
-    "name, also",
-    (("buoy", set()), pytest.param("stacked", HINGED, marks=pytest.mark.slow)),
-)
+@pytest.mark.parametrize("name, also", (("buoy", set()), ("stacked", HINGED)))
+@pytest.mark.slow  # `pipelines/test_gradients.py` differentiates steps by everything.
 def test_all(name, also):
     sys, x = systems.system(name), systems.inputs(name, 3)
     fn = jax.vmap(systems.kinematic, (None, 0))

@@ -12,7 +12,10 @@ from helpers import tree_allclose
 from eqsim import kinematics
 
 
-each_system = pytest.mark.parametrize("name", systems.NAMES)
+# All kinds of joints are in "forest"; each robot takes long to compile.
+each_system = lambda test: pytest.mark.quick_cases("forest")(
+    pytest.mark.parametrize("name", systems.NAMES)(test)
+)
 
 
 @ft.lru_cache
@@ -20,9 +23,7 @@ def report(name):
     return systems.kinematic_report(systems.system(name), systems.inputs(name))
 
 
-@pytest.mark.parametrize(
-    "name", ("forest", pytest.param("stacked", marks=pytest.mark.slow))
-)
+@each_system
 def test_jacobians_are_derivatives_of_positions(name):
     sys, x = systems.system(name), systems.inputs(name)
 
@@ -51,7 +52,6 @@ def test_jacobians_are_derivatives_of_positions(name):
 
 
 @each_system
-@pytest.mark.quick_cases("floating")
 def test_velocity_of_the_center_of_mass(name):
     out = report(name)
     speed = np.einsum("kcv,kv->kc", out["com_jacobian"], systems.inputs(name).qd)

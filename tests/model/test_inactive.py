@@ -14,14 +14,9 @@ from hypothesis import given, strategies as st
 
 from eqsim import Generalized
 from eqsim.io import load_mjcf
-from eqsim.model import (
-    Cone,
-    inactive_parameters,
-    JointKind,
-    random_configuration,
-    random_system,
-)
+from eqsim.model import Cone, inactive_parameters, JointKind
 from eqsim.model._inactive import PARTS
+from eqsim.testing import random_configuration, random_system
 
 
 # What a structure can switch off. Of other parameters, such as the pose of a link, some

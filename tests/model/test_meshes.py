@@ -13,14 +13,8 @@ import solids
 
 from eqsim import load_mjcf
 from eqsim.io import write_mjcf
-from eqsim.model import (
-    GeomKind,
-    HullGraph,
-    inactive_parameters,
-    Meshes,
-    random_system,
-    validate,
-)
+from eqsim.model import GeomKind, HullGraph, inactive_parameters, Meshes, validate
+from eqsim.testing import random_system
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from eqsim.io import load_mjcf
-from eqsim.model import JointKind, random_system
+from eqsim.model import JointKind
+from eqsim.testing import random_system
 
 
 TEXT = """

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from eqsim.io import load_mjcf, write_mjcf
-from eqsim.model import candidate_pairs, pairs as pair_rules, random_system, System
+from eqsim.model import candidate_pairs, pairs as pair_rules, System
 from eqsim.model.pairs import touching_kinds
+from eqsim.testing import random_system
 
 
 def pairs_of_mujoco(m):

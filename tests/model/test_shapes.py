@@ -13,8 +13,9 @@ from hypothesis import given, strategies as st
 
 import eqsim
 from eqsim import dynamics, kinematics
-from eqsim.model import JointKind, random_system, State, System, validate
+from eqsim.model import JointKind, State, System, validate
 from eqsim.model._checks import check_shapes, declared, parts, size_of
+from eqsim.testing import random_system
 
 
 @functools.lru_cache
@@ -79,13 +80,6 @@ def test_numbers_of_python(value, edge):
             edges(sys)[edge]()
 
 
-def test_one_number_of_an_array():
-    """A number that was put in place of one entry, and not of the array."""
-    sys = eqx.tree_at(lambda s: s.gravity, tiny(), (0.0, 0.0, -1.0))
-    with pytest.raises(ValueError, match=r"System.gravity is \(0.0, 0.0, -1.0\)"):
-        edges(sys)["step"]()
-
-
 def test_numbers_that_jax_traces_are_accepted():
     """`jax.jit` and `jax.grad` make arrays of numbers of Python."""
     sys = eqx.tree_at(lambda s: s.dt, tiny(), 0.01)
@@ -137,22 +131,6 @@ def test_environments():
         wrong.step(state, jnp.zeros(env.sys.nu))
     with pytest.raises(ValueError, match=says):
         eqsim.rollout(wrong, lambda obs, key: jnp.zeros(1), jr.key(0), 2)
-
-
-def test_environments_with_batches_at_other_axes():
-    env = eqsim.make("inverted_pendulum")
-    mass = env.sys.links.mass[:, None] * jnp.array([[1.0, 2.0, 3.0]])
-    fleet = eqx.tree_at(lambda e: e.sys.links.mass, env, mass)
-    axes = eqx.tree_at(
-        lambda e: e.sys.links.mass,
-        jax.tree.map(lambda _: None, env),
-        1,
-        is_leaf=lambda x: x is None,
-    )
-    policy = lambda obs, key: jnp.zeros(1)
-    keys = jr.split(jr.key(0), 3)
-    found = eqsim.rollout(fleet, policy, keys, 2, env_axes=axes)
-    assert found.state.q.shape[0] == 3
 
 
 def test_nothing_is_computed():

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from eqsim.io import load_mjcf
-from eqsim.model import check_state, GeomKind, random_system, validate
+from eqsim.model import check_state, GeomKind, validate
 from eqsim.model.pairs import _REGISTRY
+from eqsim.testing import random_system
 
 
 TEXT = """

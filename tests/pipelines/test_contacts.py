@@ -12,8 +12,8 @@ from helpers import check_gradients
 
 import eqsim
 from eqsim import Generalized, load_mjcf, Positional, Spring, State
-from eqsim.model import random_configuration
 from eqsim.pipelines import contact_wrenches
+from eqsim.testing import random_configuration
 
 
 PIPELINES = Generalized(), Spring(), Positional()
@@ -113,6 +113,7 @@ def settle(pipeline, sys, steps):
 
 
 @each
+@pytest.mark.quick_cases("Spring")
 def test_weight_is_carried(pipeline):
     sys = load_mjcf(RESTING)
     state = settle(pipeline, sys, 400)
@@ -174,11 +175,8 @@ def test_wrenches_and_constraints_are_mujocos():
     @jax.vmap
     def measure(q, qd):
         state, none = State(q, qd, q[:0]), jnp.zeros(0)
-        contacts = Generalized().contacts(sys, state, none)
-        return (
-            contact_wrenches(sys, q, contacts),
-            Generalized().constraint_forces(sys, state, none),
-        )
+        solved = Generalized().solve(sys, state, none)
+        return contact_wrenches(sys, q, solved.contacts), solved.constraint_force
 
     q, qd = (jnp.stack([getattr(d, k) for d in found]) for k in ("qpos", "qvel"))
     wrench, force = measure(q, qd)
@@ -213,8 +211,7 @@ def test_contacts_carry_all_links(pipeline):
     np.testing.assert_allclose(force[:, 5], [9.81 * 3, 0], rtol=1e-3)
 
 
-@each
-@pytest.mark.quick_cases("Generalized")
+@pytest.mark.parametrize("pipeline", QUICK, ids=named)
 def test_without_contacts(pipeline):
     """Empty, and in the precision of the state."""
     sys = load_mjcf(HELD.replace("<geom/>", '<geom contype="0" conaffinity="0"/>'))
@@ -235,9 +232,9 @@ def test_gradients(pipeline):
     def measure(mass, q, qd):
         changed = eqx.tree_at(lambda s: s.links.mass, sys, mass)
         state = State(q, qd, q[:0])
-        contacts = pipeline.contacts(changed, state, q[:0])
-        wrench = contact_wrenches(changed, q, contacts)
-        return wrench, pipeline.constraint_forces(changed, state, q[:0])
+        solved = pipeline.solve(changed, state, q[:0])
+        wrench = contact_wrenches(changed, q, solved.contacts)
+        return wrench, solved.constraint_force
 
     # At a depth of 1 mm, the width of `solimp`, the impedance has a kink.
     q, qd = jnp.array([1.0007, -0.0007]), jnp.array([0.3, -0.1])

@@ -9,8 +9,6 @@ import mujoco
 import numpy as np
 import pytest
 from _derivatives import (
-    BALL,
-    COLLISION,
     Derivatives,
     ENGINES,
     forces,
@@ -176,81 +174,3 @@ def test_ground(ground, pipeline):
     assert_counted(check(step), must_count(pipeline))
     step = Derivatives(sys, states(sys, places), ENGINES[kind])
     assert_counted(check(step, ENGINES[kind]), MUST_COUNT_IN[kind], part=2)
-
-
-# `test_ground` is the quick one with contacts.
-@pytest.mark.slow
-@pytest.mark.parametrize("pipeline", PIPELINES, ids=named)
-def test_collision(pipeline):
-    """Contacts between two links that move."""
-    sys = load_mjcf(COLLISION)
-    places = {
-        "apart": (np.array([0.3, 0.2, 0.1]), np.array([0.1, 0.2, 0.3])),
-        "neutral": (np.array([0.0, 0.3, 0.0]), np.zeros(3)),
-        "sliding": (np.array([0.0, -0.055, 0.0]), np.array([0.5, -0.2, 1.5])),
-        "pressed": (np.array([0.0, -0.07, 0.0]), np.zeros(3)),
-        "two points": (np.array([0.0, -0.1, 0.0]), np.array([0.1, -0.2, 0.1])),
-    }
-    gradients = check(Derivatives(sys, states(sys, places), pipeline))
-    touching = {
-        "mass": lambda s: s.links.mass,
-        "size": lambda s: s.geoms.size[:2, 0],
-        "place": lambda s: s.geoms.pos[:2, 0],
-        "friction": lambda s: s.geoms.friction[1, 0],
-        "solref": lambda s: s.geoms.solref[:2],
-        "largest impedance": lambda s: s.geoms.solimp[:2, 1],
-        "damping": lambda s: s.joints.damping[[0, 2]],
-        "dt": lambda s: s.dt,
-    }
-    still = {"mass": lambda s: s.links.mass, "gravity": lambda s: s.gravity[::2]}
-    contact = ("sliding", "pressed", "two points")
-    must = {k: touching if k in contact else still for k in places}
-    must["pressed"] = must["two points"] = {
-        k: v for k, v in touching.items() if k != "damping"
-    }
-    if not isinstance(pipeline, Generalized):
-        hard = lambda v: {n: w for n, w in v.items() if n not in (*SOFT, "friction")}
-        must = {k: hard(v) for k, v in must.items()}
-    assert_counted(gradients, must)
-
-
-# `test_mocap.py` differentiates `Spring` and `Positional` with a ball joint; limits of
-# such are in `constraint/test_kit.py`.
-@pytest.mark.slow
-@pytest.mark.parametrize("pipeline", PIPELINES, ids=named)
-def test_ball(pipeline):
-    """Limits of a ball joint, Runge-Kutta, and quaternions at the identity."""
-    sys = load_mjcf(BALL)
-    turned = lambda angle, *axis: np.array(
-        [np.cos(angle / 2), *(np.sin(angle / 2) * np.array(axis))]
-    )
-    places = {
-        "neutral": (turned(0.0, 0, 0, 1), np.zeros(3)),
-        "free": (turned(0.9, 0, 0.6, 0.8), np.array([0.3, 0.2, -0.4])),
-        "limit": (turned(1.2, 0, 0.6, 0.8), np.array([0.3, 0.2, -0.4])),
-        "limit at rest": (turned(1.3, 0.6, 0.8, 0.0), np.zeros(3)),
-        "ground": (turned(0.1, 0.6, 0.8, 0.0), np.array([0.3, -0.4, 0.1])),
-    }
-    gradients = check(Derivatives(sys, states(sys, places), pipeline))
-    moving = {
-        "mass": lambda s: s.links.mass,
-        "inertia": lambda s: s.links.inertia,
-        "armature": lambda s: s.joints.armature,
-        "gravity": lambda s: s.gravity,
-        "gear": lambda s: s.actuators.gear[0, :3],
-        "damping": lambda s: s.joints.damping,
-        "stiffness": lambda s: s.joints.stiffness,
-        "dt": lambda s: s.dt,
-    }
-    limit = {
-        "range": lambda s: s.joints.range[0, 1],
-        "solref": lambda s: s.joints.limit_solref[0],
-        "solimp": lambda s: s.joints.limit_solimp[0],
-    }
-    neutral = {"mass": moving["mass"], "gear": moving["gear"], "dt": moving["dt"]}
-    must = {"neutral": neutral, "free": moving, "ground": neutral}
-    must |= {"limit": moving | limit, "limit at rest": limit}
-    if not isinstance(pipeline, Generalized):
-        hard = lambda v: {n: w for n, w in v.items() if n not in SOFT}
-        must = {k: hard(v) for k, v in must.items()}
-    assert_counted(gradients, must)

@@ -1,6 +1,5 @@
 """Integrators beside MuJoCo C, their derivatives, and how they relate to each other."""
 
-import assets
 import jax
 import jax.numpy as jnp
 import mujoco
@@ -12,8 +11,9 @@ from trajectories import converged, draw, expected, stacked
 import eqsim
 from eqsim import Generalized, load_mjcf, State
 from eqsim.io import write_mjcf
-from eqsim.model import Integrator, random_configuration, random_system
+from eqsim.model import Integrator
 from eqsim.pipelines import AbstractOneSolve, Euler, Implicit, ImplicitFast
+from eqsim.testing import random_configuration, random_system
 
 
 IMPLICIT = {
@@ -99,46 +99,11 @@ def test_trajectory(integrator):
 
 @both
 @pytest.mark.parametrize(
-    "name",
-    (
-        "reacher",
-        pytest.param("half_cheetah", marks=pytest.mark.slow),
-        pytest.param("ant", marks=pytest.mark.slow),
-        pytest.param("humanoid", marks=pytest.mark.slow),
-    ),
-)
-def test_files(name, integrator):
-    """With contacts, over 100 steps, by an integrator that is not that of the file."""
-    model = converged(mujoco.MjModel.from_xml_path(str(assets.path(name))))
-    names = {"implicit": "mjINT_IMPLICIT", "implicitfast": "mjINT_IMPLICITFAST"}
-    model.opt.integrator = getattr(mujoco.mjtIntegrator, names[integrator.value])
-    data = draw(model, 3, 0.1)
-    pipeline = Generalized(integrator=IMPLICIT[integrator])
-    ours = follow(pipeline, load_mjcf(assets.path(name)), data, 100)
-    np.testing.assert_allclose(ours, expected(model, data, 100), rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    "integrator",
-    # `test_trajectory` and `test_files` are quick with both.
-    (
-        Integrator.IMPLICIT,
-        pytest.param(Integrator.IMPLICIT_FAST, marks=pytest.mark.slow),
-    ),
-    ids=lambda x: x.value,
-)
-@pytest.mark.parametrize(
     "seeds",
-    [
-        range(2),
-        pytest.param(range(2, 4), marks=pytest.mark.slow),
-        *(
-            pytest.param(range(k, k + 8), marks=pytest.mark.slow)
-            for k in range(4, 100, 8)
-        ),
-    ],
+    (range(1), *(range(k, k + 8) for k in range(1, 97, 8))),
     ids=lambda seeds: f"from {seeds.start}",
 )
+@pytest.mark.quick_cases("from 0-implicit")
 def test_random_systems(seeds, integrator):
     worst = {}
     for seed in seeds:
@@ -164,19 +129,11 @@ def test_random_systems(seeds, integrator):
 
 
 # Of lone free bodies `ImplicitFast` has the law of `Implicit`.
-@pytest.mark.parametrize(
-    "integrator",
-    (
-        pytest.param(Integrator.IMPLICIT, marks=pytest.mark.slow),
-        Integrator.IMPLICIT_FAST,
-    ),
-    ids=lambda x: x.value,
-)
-@pytest.mark.parametrize("robot", (SMALL, MIXED), ids=("small", "mixed"))
-@pytest.mark.quick_cases("small-implicitfast")
-def test_gradients(integrator, robot):
-    """By every number of the robot, the state and the input; also at rest."""
-    sys = load_mjcf(robot.format(integrator.value))
+@both
+@pytest.mark.quick_cases("implicitfast")
+def test_gradients(integrator):
+    """By every parameter, the state and the input; also at rest."""
+    sys = load_mjcf(SMALL.format(integrator.value))
     states = [random_configuration(k, sys, scale) for k, scale in ((0, 0.0), (1, 1.0))]
     q, qd = (jnp.stack(x) for x in zip(*states, strict=True))
     act, ctrl = 0.1 * jnp.ones((2, sys.na)), 0.3 * jnp.ones((2, sys.nu))
@@ -269,7 +226,7 @@ def test_an_integrator_of_ones_own():
 
 
 @both
-@pytest.mark.quick_cases("implicitfast")
+@pytest.mark.slow  # `make test` runs kernels in all tests.
 def test_kernels(integrator):
     """Steps compile to kernels and agree with XLA."""
     sys = load_mjcf(MIXED.format(integrator.value))

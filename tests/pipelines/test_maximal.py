@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from _models import GYMNASIUM, system
-from helpers import tree_allclose
 
 import eqsim
 from eqsim import Generalized, load_mjcf, Positional, Spring, State
@@ -166,6 +165,7 @@ def test_puck(kind):
 
 @pytest.mark.parametrize("restitution", (0.0, 0.6))
 @pytest.mark.parametrize("kind", (Spring, Positional), ids=lambda x: x.__name__)
+@pytest.mark.quick_cases("Spring-0.0", "Positional-0.6")
 def test_bounce(kind, restitution):
     """It leaves the ground with a share of the speed at which it came."""
     sys, pipeline = load_mjcf(PUCK), kind(restitution=restitution)
@@ -187,38 +187,6 @@ def test_rolling(pipeline):
     path = simulate(pipeline, sys, pipeline.init(sys, qd=qd), 100)
     np.testing.assert_allclose(path.qd[:, 0], 3.0, rtol=1e-3)
     np.testing.assert_allclose(path.q[:, 2], 0.1, atol=1e-3)
-
-
-@slow
-def test_drift_is_small(swinging):
-    """Joints come apart within a step, the less so the more substeps it has."""
-    sys, start, _ = swinging
-    few, many = (
-        np.max(np.abs(Spring(substeps=n).joint_drift(sys, start, jnp.zeros(0))))
-        for n in (2, 8)
-    )
-    assert 0 < many < 0.3 * few < 0.01
-
-
-@pytest.mark.parametrize("pipeline", SPRING, ids=named)
-@pytest.mark.slow
-def test_batches(pipeline, swinging):
-    """Batched robots, pipelines and states give what each gives alone."""
-    sys, start, _ = swinging
-    mass = jnp.stack([sys.links.mass, 2.0 * sys.links.mass[::-1]])
-    numbers = jnp.array([0.1, 0.5])
-
-    def one(mass, number, q):
-        robot = eqx.tree_at(lambda s: s.links.mass, sys, mass)
-        where = lambda p: p.stiffness if isinstance(p, Spring) else p.compliance
-        engine = eqx.tree_at(where, pipeline, number)
-        return engine.step(robot, State(q, start.qd, start.act), jnp.zeros(0))
-
-    q = jnp.stack([start.q, 0.5 * start.q])
-    together = jax.vmap(one)(mass, numbers, q)
-    for k in range(2):
-        alone = one(mass[k], numbers[k], q[k])
-        assert tree_allclose(jax.tree.map(lambda x: x[k], together), alone)
 
 
 @slow

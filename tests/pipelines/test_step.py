@@ -5,7 +5,6 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
-import pytest
 from helpers import tree_allclose
 
 from eqsim import _batching, Generalized, load_mjcf
@@ -59,15 +58,6 @@ def heavier(scale, sys=SYS):
     return eqx.tree_at(where, sys, tuple(scale * x for x in where(sys)))
 
 
-def test_states_are_in_and_out_of_contact():
-    q, qd, ctrl = draw(12)
-    low, high = np.asarray(q[:, 1]) < 0, np.abs(q[:, 0]) > 1
-    assert 2 < low.sum() < 12 and high.any()
-    free = jnp.asarray([-9.81 * 0.005])
-    fell = np.isclose(by_loop(lambda _: SYS, (q, qd, ctrl))[1][:, 1], qd[:, 1] + free)
-    assert np.all(fell[~low]) and np.sum(~fell[low]) > 2
-
-
 def test_jit_is_eager():
     args = [x[0] for x in draw(12)]
     assert tree_allclose(jax.jit(step)(SYS, *args), step(SYS, *args), rtol=1e-12)
@@ -101,47 +91,6 @@ def test_two_batch_axes():
     each = [by_loop(lambda _: heavier(scale), args) for scale in scales]
     expected = jtu.tree_map(lambda *x: jnp.stack(x), *each)
     assert tree_allclose(jax.jit(outer)(scales, args), expected, rtol=1e-12)
-
-
-# The puck without ground and wall, so that nothing is solved for.
-FREE = load_mjcf(
-    PUCK.replace('type="sphere"', 'type="sphere" contype="0" conaffinity="0"')
-    .replace('limited="true"', "")
-    .replace('range="-1 1"', "")
-)
-
-
-@pytest.mark.parametrize(
-    "puck", [FREE, pytest.param(SYS, marks=pytest.mark.slow)], ids=["free", "ground"]
-)
-def test_kernels_and_xla(puck, monkeypatch):
-    """Both compilers give the same values and gradients, by shared parameters and by
-    those of each environment."""
-    size = 37
-    args = draw(size)
-    scales = jnp.linspace(0.5, 2.0, size)
-
-    def total(gravity, scales, args):
-        def one(scale, *args):
-            sys = eqx.tree_at(lambda s: s.gravity, heavier(scale, puck), gravity)
-            return jnp.concatenate(step(sys, *args))
-
-        out = jax.vmap(one)(scales, *args)
-        return jnp.sum(out**2), out
-
-    def run():
-        # A new function, so that it is lowered anew.
-        fn = jax.value_and_grad(lambda *xs: total(*xs), (0, 1, 2), has_aux=True)
-        return jax.jit(fn)(puck.gravity, scales, args)
-
-    kernels = run()
-    monkeypatch.setenv("EQSIM_KERNELS", "off")
-    assert tree_allclose(kernels, run(), rtol=1e-11, atol=1e-11)
-    some = slice(0, size, 12)
-    systems = lambda k: heavier(scales[some][k], puck)
-    expected = by_loop(systems, [x[some] for x in args])
-    got = kernels[0][1][some]
-    assert tree_allclose(got, jnp.concatenate(expected, 1), rtol=1e-11)
 
 
 def test_single_precision():
@@ -178,22 +127,3 @@ def test_compiled_once_for_all_numbers(tmp_path):
     calls = _batching._compiled.cache_info().misses - before
     assert calls <= 2
     assert tree_allclose(run(load_mjcf(PUCK), *args), first)
-
-
-def test_numbers_of_the_file_that_are_static_do_compile():
-    """The counter above counts."""
-    traces = 0
-
-    @eqx.filter_jit
-    def run(sys):
-        nonlocal traces
-        traces += 1
-        return sys.gravity
-
-    run(SYS)
-    run(
-        load_mjcf(
-            PUCK.replace('integrator="Euler"', "").replace('name="z"', 'name="w"')
-        )
-    )
-    assert traces == 2

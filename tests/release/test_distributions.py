@@ -133,21 +133,6 @@ def test_pinned_versions_are_within_the_bounds():
         lower_bounds([distributions.Distribution(pathlib.Path("x"), table)])
 
 
-def test_the_table_of_licenses_is_up_to_date():
-    """`make docs-tables` writes it."""
-    written = (ROOT / "docs" / "licenses.md").read_text(encoding="utf-8")
-    assert module("_licenses", ROOT / "docs").license_table() in written
-
-
-def test_hashes_change_with_content(tmp_path):
-    hashes = module("release").hashes
-    (tmp_path / "a.whl").write_bytes(b"1")
-    (tmp_path / "notes.txt").write_bytes(b"1")
-    first = hashes(tmp_path)
-    (tmp_path / "a.whl").write_bytes(b"2")
-    assert list(first) == ["a.whl"] and hashes(tmp_path) != first
-
-
 def test_an_older_bound_is_overruled():
     """Of several bounds for one package the largest holds."""
     lower_bounds = module("bounds").lower_bounds

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
-from helpers import check_gradients
 from solids import APART, assets
 from trajectories import converged
 
@@ -81,14 +80,6 @@ def test_distances(pair):
         signs.add(float(np.sign(target[0])))
         np.testing.assert_allclose(found, target, atol=2e-6)
     assert signs == {-1.0, 1.0}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pair", (("box", "other"), ("box", "corner")))
-def test_gradients(pair):
-    sys, model = robot(*pair)
-    (data,) = draw(model, 1)
-    check_gradients(lambda q: measured(sys, q)[:4], jnp.asarray(data.qpos))
 
 
 def test_meshes_without_a_hull_are_left_out():

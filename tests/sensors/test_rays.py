@@ -105,10 +105,8 @@ def test_gradients(name):
         grad = jax.grad(lambda h: value((parts[0], h, *parts[2:]), q)[0])
         dist = grad(sys.height_fields)
         touched = np.flatnonzero(np.asarray(dist.heights))
-        assert len(touched) in (
-            0,
-            3,
-        )  # The corners of one triangle, unless a side is hit.
+        # The corners of one triangle, unless a side is hit.
+        assert len(touched) in (0, 3)
 
 
 def test_terrains_of_a_batch():
@@ -146,12 +144,14 @@ def test_rays_along_lines_of_the_grid():
 
 
 @pytest.mark.parametrize("name", ("mesh", "hills"))
+@pytest.mark.slow  # `make test` runs kernels in all tests.
 def test_kernels(name):
     sys, model = room(name)
     eqsim.testing.check_kernels(measure, sys, jnp.asarray(hits(sys, model, 1)[0]))
 
 
 @pytest.mark.parametrize("always", (0, 4096))
+@pytest.mark.quick_cases("0")
 def test_a_mesh_with_many_triangles(always, monkeypatch):
     """Triangles are visited in blocks, of large meshes only if a ray is near."""
     monkeypatch.setattr("eqsim.sensors._rays._ALWAYS", always)

@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import sensor_models as models
-from helpers import check_gradients, tree_allclose
+from helpers import tree_allclose
 
 from eqsim import Generalized, load_mjcf
 from eqsim.io import load, save, write_mjcf
-from eqsim.model import random_system, SensorKind, SensorObject, validate
+from eqsim.model import SensorKind, SensorObject, validate
+from eqsim.testing import random_system
 
 
 WITHOUT = """
@@ -141,26 +142,8 @@ SMOOTH = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("group", SMOOTH)
-def test_gradients(group):
-    """By state, input and every parameter of the robot."""
-    chosen = tuple(
-        row.replace("objname", 'objtype="site" objname') for row in SMOOTH[group]
-    )
-    sys, model = models.robot(chosen)
-    data = models.states(model, 3, low=0.05)[2]
-    args = models.measured(data)
-    sensors = lambda sys, *args: Generalized().sensors(sys, *args)
-    values = jax.jit(lambda *args: sensors(sys, *args))(*args)
-    assert all(np.all(np.isfinite(value)) for value in values.values())
-    largest = check_gradients(sensors, sys, *args, rtol=2e-4, atol=1e-4)
-    assert largest["[1].q"] > 0 and largest["[0].links.mass"] > 0
-
-
-@pytest.mark.parametrize(
-    "group", (pytest.param("kinematic", marks=pytest.mark.slow), "solved")
-)
+@pytest.mark.quick_cases("kinematic")
 def test_gradients_are_finite_at_rest(group):
     """In the neutral pose, where norms and angles are zero."""
     chosen = tuple(

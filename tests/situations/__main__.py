@@ -1,7 +1,7 @@
 """Situations in which users of simulators stumble, drawn from a seed and judged by laws.
 
 python tests/situations --count 240 --seed 0
-python tests/situations --kinds bounds ties --first 17 --count 1
+python tests/situations --kinds ranges states --first 17 --count 1
 
 Each situation has a number; the same seed and number draw the same one. Types of signatures
 are not checked here, as in the process of a user.
@@ -24,10 +24,9 @@ TESTS = pathlib.Path(__file__).resolve().parents[1]
 
 def kinds():
     """Return laws by name, and how often each is drawn: slow ones rarely."""
-    # The tests whose cases and helpers they use.
-    sys.path += [str(TESTS), str(TESTS / "pipelines")]
+    # The tests whose cases they use.
+    sys.path.append(str(TESTS))
     import arguments
-    import derivatives
     import runs
 
     return {
@@ -36,9 +35,6 @@ def kinds():
         "ranges": (arguments.action_range, 5),
         "observations": (arguments.batch_of_observations, 5),
         "states": (arguments.batch_of_states, 2),
-        "bounds": (derivatives.bound, 7),
-        "limits": (derivatives.limit, 2),
-        "ties": (derivatives.tie, 4),
         "members": (runs.members, 1),
         "NaNs": (runs.nan_rewards, 1),
         "signals": (runs.interrupted, 1),

@@ -118,7 +118,9 @@ def test_all_candidates_run_the_same_episodes():
     assert abs(one["return"] - two["return"]) > 1e-3
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    "strategy", ("cma_es", pytest.param("pgpe", marks=pytest.mark.slow))
+)
 def test_a_return_that_is_not_finite_counts_as_the_least(strategy):
     agent = EvolutionStrategy(strategy, population=4, hidden=())
     state = init(agent, jr.key(0), eqsim.make("inverted_pendulum"))

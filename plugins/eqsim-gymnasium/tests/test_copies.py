@@ -23,7 +23,10 @@ COPIES = {
 each_copy = pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
 # Starts anywhere between the ends of the rail: some episodes end at once.
 OPTIONS = {"reset_noise_scale": 0.9, "randomize": "masses"}
-MODES = "NextStep", "SameStep", "Disabled"
+MODES = (
+    "NextStep",
+    *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("SameStep", "Disabled")),
+)
 
 
 def _run(env, shape):
@@ -83,11 +86,12 @@ def test_stable_baselines3(copied):
 
 
 _SLOW = (
-    pytest.param(name, marks=pytest.mark.slow) for name in ("ant", "humanoid_omni")
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("walker2d_uni", "ant", "humanoid_omni")
 )
 
 
-@pytest.mark.parametrize("name", ("walker2d_uni", "reacher", *_SLOW))
+@pytest.mark.parametrize("name", ("reacher", *_SLOW))
 def test_program_is_shared(name):
     """Equal structure and equal hash: what is compiled for one serves the copy."""
     program = EqsimEnv(name)._program

@@ -29,7 +29,7 @@ CLASSIC = {
     "swimmer": "Swimmer",
     "walker2d": "Walker2d",
 }
-QUICK = "inverted_double_pendulum", "inverted_pendulum", "reacher", "swimmer"
+QUICK = "inverted_pendulum", "swimmer"
 IN_PLANE = "ant", "humanoid", "swimmer"
 UPRIGHT = "hopper", "humanoidstandup", "walker2d"
 LOCOMOTION = *IN_PLANE, *UPRIGHT, "half_cheetah"

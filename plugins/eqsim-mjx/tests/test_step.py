@@ -14,7 +14,7 @@ from mujoco import mjx
 import eqsim
 from eqsim import Generalized, State
 from eqsim.io import write_mjcf
-from eqsim.model import random_configuration, random_system
+from eqsim.testing import random_configuration, random_system
 
 
 step = eqx.filter_jit(lambda pipeline, *args: pipeline.step(*args))

@@ -40,7 +40,9 @@ def close(ours, theirs, tolerance=1e-8):
     np.testing.assert_allclose(ours, theirs, tolerance, tolerance)
 
 
-@pytest.mark.parametrize("command", [COMMAND, jnp.zeros(3)])
+@pytest.mark.parametrize(
+    "command", [COMMAND, pytest.param(jnp.zeros(3), marks=pytest.mark.slow)]
+)
 def test_steps(command):
     """Observation, reward term by term and end of a gait with feet in the air and on the
     floor, of a robot that falls, and of actions beyond the joint limits."""

@@ -36,6 +36,7 @@ def step(state, action):
     return make("point_mass").step(state, action)
 
 
+@pytest.mark.slow  # `test_env.py` has both constructors.
 @with_and_without
 def test_constructors(requires_grad):
     """An environment by name and one that wraps an object give the same rollout, whose
@@ -59,6 +60,7 @@ def test_constructors(requires_grad):
         same(rollouts[0][name], rollouts[1][name])
 
 
+@pytest.mark.slow  # `test_env.py::test_seeds` is the quick one.
 def test_seeding():
     """Equal seeds give equal next seeds, resets and rollouts."""
     seeds, starts, rollouts = [], [], []
@@ -73,6 +75,7 @@ def test_seeding():
     same(*rollouts)
 
 
+@pytest.mark.slow  # `test_consistency` has all shapes.
 @each_batch
 def test_batch_size(batch_size):
     env = wrap(batch_size=batch_size)
@@ -113,6 +116,7 @@ def test_gradient(batch_size):
     torch.testing.assert_close(action.grad, by_action / max(1, np.prod(batch_size)))
 
 
+@pytest.mark.slow  # `test_env.py::test_specs` is the quick one.
 @each_batch
 def test_serial(batch_size):
     env = SerialEnv(1, ft.partial(EqsimEnv, "point_mass", batch_size=batch_size))
@@ -142,6 +146,7 @@ def linear_policy(env):
     return TensorDictModule(layer, in_keys=["observation"], out_keys=["action"])
 
 
+@pytest.mark.slow  # Takes 200 steps with derivatives.
 def test_memory():
     """200 steps with derivatives, and a backward pass every 50, take less than 100 MB."""
     env = EqsimEnv("point_mass", batch_size=[10], requires_grad=True)
@@ -177,6 +182,7 @@ def test_programs_are_compiled_once():
     assert traces == traces[:1] * 10
 
 
+@pytest.mark.slow  # Compiles options of its own.
 def test_options_outlast_a_seed():
     """`set_seed` changes neither the environment nor its options."""
     options = {"frame_skip": 2, "episode_length": 3, "env_options": {"frame_skip": 5}}

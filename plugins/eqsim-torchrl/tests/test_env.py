@@ -1,7 +1,4 @@
-import functools as ft
-
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -9,7 +6,6 @@ import pytest
 import torch
 from eqsim_torchrl import EqsimEnv, EqsimWrapper
 from torchrl.data import Bounded, Categorical, OneHot, Unbounded
-from torchrl.envs import ParallelEnv, SerialEnv
 from torchrl.envs.utils import check_env_specs
 from torchrl_envs import acted, make, same, wrap
 
@@ -60,7 +56,15 @@ OPTIONS = (
 )
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=[str(k) for k in range(len(OPTIONS))])
+@pytest.mark.parametrize(
+    "options",
+    # Others are quick in the tests below.
+    [
+        pytest.param(x, marks=[pytest.mark.slow] * (k not in (0, 3)))
+        for k, x in enumerate(OPTIONS)
+    ],
+    ids=str,
+)
 def test_specs_with_options(options):
     check_env_specs(wrap(batch_size=(2, 2), **options), break_when_any_done="both")
 
@@ -304,7 +308,7 @@ def test_a_robot_for_each_row(randomize):
     assert len(torch.unique(after[:, -1])) == 4
 
 
-@pytest.mark.parametrize("pixels_only", [True, False])
+@pytest.mark.parametrize("pixels_only", [True, slow(False)])
 def test_pixels(pixels_only, opengl):
     options = {
         "from_pixels": True,
@@ -325,25 +329,3 @@ def test_pixels(pixels_only, opengl):
     )
     difference = pixels[0, -1].numpy().astype(int) - expected.astype(int)
     assert pixels.float().std() > 5.0 and np.abs(difference).mean() < 10.0
-
-
-def test_serial():
-    env = SerialEnv(2, ft.partial(wrap, batch_size=()))
-    check_env_specs(env)
-    env.close()
-
-
-@pytest.mark.slow
-def test_parallel():
-    # Its processes have the precision that JAX has by itself.
-    with jax.enable_x64(False):
-        env = ParallelEnv(
-            2, ft.partial(EqsimEnv, "point_mass"), mp_start_method="spawn"
-        )
-        try:
-            env.set_seed(0)
-            rollout = env.rollout(3, break_when_any_done=False)
-        finally:
-            env.close()
-    assert rollout.shape == (2, 3)
-    assert not torch.equal(*rollout["observation"])

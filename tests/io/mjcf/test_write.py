@@ -8,7 +8,8 @@ from helpers import tree_allclose
 from hypothesis import given, strategies as st
 
 from eqsim.io import load_mjcf, write_mjcf
-from eqsim.model import Integrator, JointKind, random_system
+from eqsim.model import Integrator, JointKind
+from eqsim.testing import random_system
 
 
 def without_notes(sys):

@@ -1,4 +1,4 @@
-"""Parts of a random robot."""
+"""Links, joints, shapes, meshes and keyframes of a random robot."""
 
 import copy
 import dataclasses
@@ -6,18 +6,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._system import System
-from .actuators import Actuators
-from .kinds import AnyKind, GeomKind, JointKind
-from .meshes import (
+from ..model import (
+    Actuators,
+    GeomKind,
+    Geoms,
     HeightFields,
     HullGraph,
+    JointKind,
+    Joints,
+    Keyframes,
+    Links,
     Meshes,
     MeshSurfaces,
-    reference_vertices,
+    Pairs,
+    ShapeKind,
+    System,
 )
-from .pairs import touching_kinds
-from .parts import Geoms, Joints, Keyframes, Links, Pairs
+from ..model.meshes import reference_vertices
+from ..model.pairs import touching_kinds
 
 
 class Plan(NamedTuple):
@@ -262,7 +268,7 @@ def _ranges(
 
 # Bit 1: touches the ground. Bit 2: spheres and capsules. Bit 4: cylinders with
 # capsules. Higher bits: see `collision_masks`.
-_MASKS: dict[AnyKind, tuple[int, int]] = {
+_MASKS: dict[GeomKind | ShapeKind, tuple[int, int]] = {
     GeomKind.PLANE: (1, 0),
     GeomKind.SPHERE: (2, 3),
     GeomKind.CAPSULE: (2, 7),
@@ -274,7 +280,7 @@ _MASKS: dict[AnyKind, tuple[int, int]] = {
 _DRAWN = (GeomKind.SPHERE, GeomKind.CAPSULE, GeomKind.CYLINDER, GeomKind.BOX)
 
 
-def collision_masks(kind: AnyKind, wide: bool) -> tuple[int, int]:
+def collision_masks(kind: GeomKind | ShapeKind, wide: bool) -> tuple[int, int]:
     """Return `contype` and `conaffinity`; shapes that are `wide` touch all kinds with a
     collider."""
     bit = lambda kind: 8 << kind.value

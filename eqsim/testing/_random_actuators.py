@@ -5,26 +5,24 @@ from typing import Any
 
 import numpy as np
 
-from ._random_parts import Plan
-from ._system import System
-from .actuators import (
+from ..model import (
+    Activation,
+    ActivationState,
     Actuators,
+    Bias,
+    Control,
     DCMotors,
+    Gain,
+    JointKind,
+    Joints,
     MuscleActivations,
     Muscles,
     PIDs,
-    velocity_gains,
-)
-from .kinds import (
-    Activation,
-    ActivationState,
-    Bias,
-    Control,
-    Gain,
-    JointKind,
+    System,
     Transmission,
 )
-from .parts import Joints
+from ..model.actuators import velocity_gains
+from ._random_parts import Plan
 
 
 # Actuators on joints.
@@ -399,7 +397,7 @@ _SITE, _TENDON = Transmission.SITE, Transmission.TENDON
 _CRANK, _BODY = Transmission.SLIDER_CRANK, Transmission.BODY
 
 
-def with_transmissions(rng: np.random.Generator, sys: System) -> System:
+def change_transmissions(rng: np.random.Generator, sys: System) -> System:
     """Move most actuators from their joints to tendons, sites, slider-cranks and links,
     for a robot with sites."""
     rng = rng.spawn(1)[0]
@@ -411,7 +409,7 @@ def with_transmissions(rng: np.random.Generator, sys: System) -> System:
     for k, start in enumerate(actuators.out_starts):
         if kinds[k] is Transmission.ORIENTATION:
             if sys.nsite > 1 and rng.random() < 0.6:
-                targets[k] = _two(rng, sys.nsite)
+                targets[k] = pick_two(rng, sys.nsite)
             continue
         options = _options(sys, k)
         if not options or rng.random() < 0.15:
@@ -483,11 +481,11 @@ def _row(rng: np.random.Generator, sys: System, choice: Any) -> dict[str, Any]:
     elif kind is _BODY:
         target, gear[0] = (int(rng.integers(-1, sys.nlink)), -1), 1.0
     elif kind is _CRANK:
-        target, length = _two(rng, sys.nsite), float(rng.uniform(0.3, 1.0))
+        target, length = pick_two(rng, sys.nsite), float(rng.uniform(0.3, 1.0))
     elif choice is _SITE:
         target, gear = (int(rng.integers(sys.nsite)), -1), rng.uniform(-2, 2, 6)
     else:
-        target = _two(rng, sys.nsite)
+        target = pick_two(rng, sys.nsite)
         gear = rng.uniform(-2, 2, 6) * np.repeat(_ONE_OR_BOTH[rng.integers(3)], 3)
     return {"kind": kind, "target": target, "gear": gear, "length": length}
 
@@ -516,7 +514,7 @@ def _turns(gear: np.ndarray) -> bool:
     return bool(not np.any(gear[:3]) and np.any(gear[3:]))
 
 
-def _two(rng: np.random.Generator, count: int) -> tuple[int, int]:
+def pick_two(rng: np.random.Generator, count: int) -> tuple[int, int]:
     one, two = rng.choice(count, 2, replace=False).tolist()
     return one, two
 
