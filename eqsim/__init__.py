@@ -21,6 +21,7 @@ from . import (
     kinematics as kinematics,
     model as model,
     pipelines as pipelines,
+    plugins as plugins,
     randomize as randomize,
     render as render,
     spatial as spatial,
@@ -36,17 +37,8 @@ from ._agent import (
 )
 from ._controller import AbstractController as AbstractController
 from ._diagnose import diagnose as diagnose, Diagnosis as Diagnosis
-from ._discovery import PluginWarning as PluginWarning
-from ._errors import CommandError as CommandError, RESULTS as RESULTS
-from ._handshake import API_VERSION as API_VERSION
+from ._errors import RESULTS as RESULTS
 from ._loops import scan as scan
-from ._registry import (
-    AGENTS as AGENTS,
-    DynamicCommand as DynamicCommand,
-    ENVS as ENVS,
-    PIPELINES as PIPELINES,
-    PluginError as PluginError,
-)
 from ._rollout import rollout as rollout
 from ._trajectory import (
     Episodes as Episodes,
@@ -69,6 +61,7 @@ from .pipelines import (
     Positional as Positional,
     Spring as Spring,
 )
+from .plugins import AGENTS as AGENTS, ENVS as ENVS, PIPELINES as PIPELINES
 from .wrappers import (
     ActionRepeat as ActionRepeat,
     AutoReset as AutoReset,

@@ -9,8 +9,7 @@ import pytest
 from packages import GROUP, publish
 
 import eqsim
-from eqsim import PluginError, PluginWarning
-from eqsim._registry import Registry
+from eqsim.plugins import PluginError, PluginWarning, Registry
 
 
 @pytest.fixture
@@ -351,7 +350,7 @@ def declare(tmp_path, modules, version, on_module=False):
 
 
 def ours(shift=0, minor_shift=0):
-    major, minor = map(int, eqsim.API_VERSION.split("."))
+    major, minor = map(int, eqsim.plugins.API_VERSION.split("."))
     return f"{major + shift}.{minor + minor_shift}"
 
 

@@ -9,17 +9,14 @@ from typing import Annotated, Any
 
 import tyro
 
-from .._discovery import PluginWarning
-from .._errors import CommandError
-from .._registry import DynamicCommand, PluginError
 from ..envs import is_import_path
+from ..plugins import CommandError, DynamicCommand, PluginError, PluginWarning
 from ..render import NoOpenGL
 from ._check import check_plugin, ChecksFailed
 from ._commands import published, summaries
 from ._control import ControlRequest, run_control, Solver
 from ._identify import Objective, Request as Identification, run_identify
 from ._list import list_all
-from ._names import UsageError
 from ._new import new_plugin
 from ._plugins import Kind, list_plugins, show_plugin
 from ._rollout import Request, run_rollout
@@ -194,7 +191,7 @@ def _plugins_list(
         timeout: time limit of each import with `--check`, s.
     """
     if not timeout > 0:
-        raise UsageError(f"`--timeout` must be positive, got {timeout}.")
+        raise CommandError(f"`--timeout` must be positive, got {timeout}.")
     list_plugins(json, check, timeout)
 
 
@@ -277,8 +274,6 @@ def _run(argv: list[str]) -> int:
         )
     except CommandError as error:
         return _failed(error, error.status)
-    except UsageError as error:
-        return _failed(error, 2)
     except BrokenPipeError:
         raise
     except (ChecksFailed, PluginError, NoOpenGL, FloatingPointError, OSError) as error:

@@ -8,8 +8,7 @@ like those of `eqsim` itself, a dictionary of such functions by name, or a
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._registry import COMMANDS, DynamicCommand, PluginError
-from ._names import UsageError
+from ..plugins import CommandError, COMMANDS, DynamicCommand, PluginError
 
 
 Command = Callable | dict[str, Callable] | DynamicCommand
@@ -23,13 +22,13 @@ _ELSEWHERE = {
 def published(name: str) -> Command | None:
     """Import and return the command of the given name; None if no package has it.
 
-    **Raises:** `PluginError` if it cannot be used; `UsageError` if it belongs to a
+    **Raises:** `PluginError` if it cannot be used; `CommandError` if it belongs to a
     package that is not installed.
     """
     if name not in COMMANDS.names() and name not in COMMANDS.hidden():
         if name in _ELSEWHERE:
             package = _ELSEWHERE[name]
-            raise UsageError(
+            raise CommandError(
                 f"The command {name!r} comes with the package {package}, which is not "
                 f"installed. Run `pip install '{package}[cli]'`."
             )

@@ -31,9 +31,10 @@ from ..control import (
 )
 from ..envs import AbstractEnv
 from ..model import State
+from ..plugins import CommandError
 from ..render import camera_for, images, write_gif
 from ..render._draw import check_image
-from ._names import at_least_one, environment, UsageError
+from ._names import at_least_one, environment
 
 
 Solver = Literal["ilqr", "cem", "mppi", "predictive"]
@@ -65,12 +66,12 @@ def run_control(request: ControlRequest) -> None:
     for option, value in sizes.items():
         at_least_one(f"--{option}", value)
     if not request.contact >= 0.0:
-        raise UsageError(f"`--contact` must be at least 0, got {request.contact}.")
+        raise CommandError(f"`--contact` must be at least 0, got {request.contact}.")
     console = Console(highlight=False)
     env = environment(request.env, request.pipeline)
     start, _ = eqx.filter_jit(env.reset)(jr.key(request.seed))
     if not isinstance(start, State):
-        raise UsageError(
+        raise CommandError(
             "Optimal control needs an environment whose state is that of its robot, "
             f"but the state of {request.env!r} is a {type(start).__name__}."
         )
@@ -114,7 +115,7 @@ def _solved(env: AbstractEnv, request: ControlRequest, start: State):
         try:
             plan = solver.solve(problem, start, guess)
         except ValueError as error:
-            raise UsageError(f"`--solver ilqr`: {error}") from error
+            raise CommandError(f"`--solver ilqr`: {error}") from error
         return plan.actions, plan.value, before, plan.gains, plan.result
     planner = _planner(request)
     run = eqx.filter_jit(lambda s, k: planner.solve(problem, s, k, guess))

@@ -11,9 +11,9 @@ import numpy as np
 from rich.console import Console
 
 from .. import identify
-from .._errors import CommandError
 from ..io import load_mjcf, write_mjcf
 from ..model import System
+from ..plugins import CommandError
 
 
 Objective = Literal["simulation", "inverse", "violation", "innovations"]

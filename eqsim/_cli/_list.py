@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .._registry import AGENTS, ENVS, PIPELINES, PluginError, Registry
+from ..plugins import AGENTS, ENVS, PIPELINES, PluginError, Registry
 from ..randomize import presets
 from ._source import source_docstring
 from ._tables import paragraph, plain_table

@@ -3,14 +3,10 @@
 import difflib
 from collections.abc import Iterable
 
-from .._registry import ENVS, PIPELINES, Registry
 from ..envs import AbstractEnv, is_import_path, make
 from ..pipelines import AbstractPipeline
+from ..plugins import CommandError, ENVS, PIPELINES, Registry
 from ..randomize import AbstractRandomizer, presets
-
-
-class UsageError(Exception):
-    """The arguments are invalid; the message gives the reason."""
 
 
 def environment(name: str, pipeline: str | None) -> AbstractEnv:
@@ -22,14 +18,14 @@ def environment(name: str, pipeline: str | None) -> AbstractEnv:
     try:
         return make(name, pipeline=pipeline)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"Cannot make {name!r}: {error}") from error
+        raise CommandError(f"Cannot make {name!r}: {error}") from error
 
 
 def check_not_imported(what: str, name: str) -> None:
-    """Raise `UsageError` if a file names an environment by `module:object`: only names
+    """Raise `CommandError` if a file names an environment by `module:object`: only names
     given by the user import a module."""
     if is_import_path(name):
-        raise UsageError(
+        raise CommandError(
             f"{what} names the environment {name!r}. Modules named by files are not "
             f"imported: if you trust this one, pass `--env {name}`."
         )
@@ -56,9 +52,9 @@ def plain(env: str) -> str:
 
 
 def at_least_one(option: str, value: int) -> None:
-    """Raise `UsageError` unless the number is positive."""
+    """Raise `CommandError` unless the number is positive."""
     if value < 1:
-        raise UsageError(f"`{option}` must be at least 1, got {value}.")
+        raise CommandError(f"`{option}` must be at least 1, got {value}.")
 
 
 def _known(what: str, name: str, registry: Registry) -> None:
@@ -72,4 +68,4 @@ def _check(what: str, name: str, known: Iterable[str]) -> None:
         return
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
-    raise UsageError(f"There is no {what} {name!r}.{hint} Known: {', '.join(names)}.")
+    raise CommandError(f"There is no {what} {name!r}.{hint} Known: {', '.join(names)}.")

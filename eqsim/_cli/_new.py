@@ -9,9 +9,7 @@ import re
 import sys
 from string import Template
 
-from .._discovery import normalize
-from .._handshake import API_VERSION
-from ._names import UsageError
+from ..plugins import API_VERSION, CommandError, normalized
 from ._plugins import Kind, REGISTRIES
 
 
@@ -42,7 +40,7 @@ _GROUPS = {kind: registry.group for kind, registry in REGISTRIES.items()}
 def new_plugin(name: str, kind: Kind, out: str) -> None:
     """Write a package that publishes one object, and print the next steps.
 
-    **Raises:** `UsageError` if the name is invalid; `FileExistsError` if the folder
+    **Raises:** `CommandError` if the name is invalid; `FileExistsError` if the folder
     exists.
     """
     module = _module(name, kind)
@@ -91,9 +89,9 @@ def _template(name: str) -> str:
 def _module(name: str, kind: Kind) -> str:
     """Return the module name of a package, which is also the name of the plugin.
 
-    **Raises:** `UsageError` with advice if the name is invalid.
+    **Raises:** `CommandError` with advice if the name is invalid.
     """
-    module = normalize(name).replace("-", "_")
+    module = normalized(name).replace("-", "_")
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", name):
         reason = (
             "names of packages consist of ASCII letters and digits, with '-', '_' or '.' "
@@ -115,4 +113,4 @@ def _module(name: str, kind: Kind) -> str:
         return module
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "robot"
     advice = plain if plain.startswith("my-") else f"my-{plain}"
-    raise UsageError(f"{name!r} is not accepted: {reason}. Try {advice!r}.")
+    raise CommandError(f"{name!r} is not accepted: {reason}. Try {advice!r}.")

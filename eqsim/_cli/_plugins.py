@@ -9,9 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from rich.text import Text
 
-from .._discovery import Plugin
-from .._registry import AGENTS, ENVS, PIPELINES, Registry
-from ._names import UsageError
+from ..plugins import AGENTS, CommandError, ENVS, PIPELINES, Plugin, Registry
 from ._probe import probe
 from ._tables import console, paragraph, plain_table
 
@@ -84,7 +82,7 @@ def _addresses(registry: Registry) -> dict[str, Plugin]:
 def find(name: str, kind: Kind | None) -> list[tuple[Kind, Any]]:
     """Import and return the objects of the given name, with their kinds.
 
-    **Raises:** `UsageError` if there are none; `PluginError` if one cannot be used.
+    **Raises:** `CommandError` if there are none; `PluginError` if one cannot be used.
     """
     kinds: list[Kind] = [*REGISTRIES] if kind is None else [kind]
     found: list[Kind] = [
@@ -96,7 +94,7 @@ def find(name: str, kind: Kind | None) -> list[tuple[Kind, Any]]:
         close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
         hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
         what = "plugin" if kind is None else kind
-        raise UsageError(
+        raise CommandError(
             f"There is no {what} {name!r}.{hint} Known: {', '.join(known)}."
         )
     # Output of the import is not part of the result.

@@ -11,8 +11,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 
-from .._discovery import Plugin
-from .._registry import Registry
+from ..plugins import Plugin, Registry
 
 
 _START = 120.0
@@ -82,7 +81,7 @@ def _wait(process: subprocess.Popen, report: pathlib.Path, timeout: float) -> st
 
 def _main() -> None:
     """Run the process: print a line after the start, and one for each plugin."""
-    from .._registry import PluginError, REGISTRIES
+    from ..plugins import PluginError, REGISTRIES
 
     report, group, *names = sys.argv[1:]
     registry = next(registry for registry in REGISTRIES if registry.group == group)

@@ -17,6 +17,7 @@ from rich.text import Text
 from .._rollout import rollout
 from .._trajectory import Episodes, episodes
 from ..envs import AbstractEnv, Timestep
+from ..plugins import CommandError
 from ..render import camera_for, images, write_gif
 from ..render._draw import check_image
 from ..wrappers import (
@@ -28,7 +29,7 @@ from ..wrappers import (
     robot,
     TimeLimit,
 )
-from ._names import at_least_one, environment, preset, UsageError
+from ._names import at_least_one, environment, preset
 from ._plots import plot
 
 
@@ -136,7 +137,7 @@ def _wrapped(env: AbstractEnv, request: Request) -> AbstractEnv:
     for layer in layers(env):
         if isinstance(layer, AbstractWrapper) and layer.lifetime is Lifetime.RUN:
             if request.randomize is not None:
-                raise UsageError(
+                raise CommandError(
                     f"`--randomize`: {request.env!r} resets itself (`{type(layer).__name__}`)"
                     ", so its robot cannot be randomized."
                 )
@@ -146,7 +147,7 @@ def _wrapped(env: AbstractEnv, request: Request) -> AbstractEnv:
         try:
             env = DomainRandomization(env, change)
         except ValueError as error:
-            raise UsageError(f"`--randomize {request.randomize}`: {error}") from error
+            raise CommandError(f"`--randomize {request.randomize}`: {error}") from error
     limited = TimeLimit(env, request.length)
     return AutoReset(limited)
 

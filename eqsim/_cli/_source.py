@@ -6,7 +6,7 @@ import inspect
 import sys
 from importlib.machinery import ModuleSpec
 
-from .._discovery import Plugin
+from ..plugins import Plugin
 
 
 # Re-exports that are followed before the search ends.

@@ -12,12 +12,11 @@ from rich.console import Console
 from rich.text import Text
 
 from .._controller import AbstractController
-from .._errors import CommandError
-from .._registry import RUNS
 from .._rollout import rollout
 from ..envs import AbstractEnv
 from ..io import load, load_mjcf, open_arrays
 from ..model import System
+from ..plugins import CommandError, RUNS
 from ..randomize import AbstractRandomizer
 from ..viewer import as_environment, export, show
 from ..wrappers import DomainRandomization
@@ -27,7 +26,6 @@ from ._names import (
     environment,
     physics,
     preset,
-    UsageError,
 )
 from ._rollout import RandomPolicy
 
@@ -79,7 +77,7 @@ def run_view(request: ViewRequest) -> None:
     if request.randomize is not None:
         change = preset(subject.preset, request.randomize)
         if subject.q is not None:
-            raise UsageError(
+            raise CommandError(
                 "`--randomize` does not apply to recordings, which are played "
                 "unchanged. Leave it out."
             )
@@ -104,27 +102,27 @@ def subject_of(target: str, pipeline: str | None, env: str | None = None) -> Sub
     path = pathlib.Path(target)
     recorded = path.is_dir() or path.suffix == ".npz"
     if env is not None and not recorded:
-        raise UsageError(
+        raise CommandError(
             "`--env` is for runs and recordings. Leave it out, or pass the environment "
             "as the target."
         )
     if path.is_dir():
         if pipeline is not None:
-            raise UsageError(
+            raise CommandError(
                 "`--pipeline` does not apply to runs, which use the physics that they "
                 "were trained with. Leave it out."
             )
         return _run(path, env)
     named = path.suffix in (".xml", ".mjcf", ".npz") or len(path.parts) > 1
     if named and not path.exists():
-        raise UsageError(f"There is no file or folder {target!r}.")
+        raise CommandError(f"There is no file or folder {target!r}.")
     if path.is_file() and zipfile.is_zipfile(path):
         return _arrays(path, pipeline, env)
     if path.is_file():
         try:
             return _free(load_mjcf(path), pipeline)
         except ValueError as error:
-            raise UsageError(f"Cannot load {target!r}: {error}") from error
+            raise CommandError(f"Cannot load {target!r}: {error}") from error
     return Subject(environment(target, pipeline), preset=target)
 
 
@@ -147,8 +145,8 @@ def _arrays(path: pathlib.Path, pipeline: str | None, env: str | None) -> Subjec
         if isinstance(robot, System):
             return _free(robot, pipeline)
     except ValueError as error:
-        raise UsageError(f"Cannot read {str(path)!r}: {error}") from error
-    raise UsageError(
+        raise CommandError(f"Cannot read {str(path)!r}: {error}") from error
+    raise CommandError(
         f"{str(path)!r} is neither a recording of `eqsim rollout` or `eqsim control`, "
         "which has arrays `q`, `dt` and `env`, nor a robot saved by `eqsim.save`."
     )
@@ -160,12 +158,12 @@ def _recording(
     env = environment(name, pipeline)
     nq = env.sys.nq
     if q.ndim < 2 or q.shape[-1] != nq or not q.size or q.dtype.kind not in "iuf":
-        raise UsageError(
+        raise CommandError(
             f"`q` must hold real numbers of shape (..., time, {nq}) for {name!r}, got "
             f"shape {q.shape} and type {q.dtype}."
         )
     if dt.size != 1 or dt.dtype.kind not in "iuf" or not 0 < dt < np.inf:
-        raise UsageError(f"`dt` must be a positive number, in s, got {dt.tolist()}.")
+        raise CommandError(f"`dt` must be a positive number, in s, got {dt.tolist()}.")
     rows = q.reshape(-1, *q.shape[-2:])
     return Subject(env, q=rows, dt=float(dt.item()), preset=name)
 
@@ -184,7 +182,7 @@ def _run(folder: pathlib.Path, name: str | None) -> Subject:
     known = "; ".join(reasons) or (
         "no installed package reads folders of runs. Install eqsim-zoo"
     )
-    raise UsageError(f"{str(folder)!r} cannot be shown as a run ({known}).")
+    raise CommandError(f"{str(folder)!r} cannot be shown as a run ({known}).")
 
 
 def _show(

@@ -4,7 +4,7 @@ import importlib
 import re
 from collections.abc import Callable
 
-from .._registry import ENVS
+from ..plugins import ENVS
 
 
 _PATH = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._errors import check_type
-from .._registry import ENVS, PIPELINES
+from ..plugins import ENVS, PIPELINES
 from ..pipelines import AbstractPipeline
 from ._env import AbstractEnv
 from ._import import import_env, is_import_path

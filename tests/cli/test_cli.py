@@ -19,7 +19,7 @@ import eqsim
 from eqsim import randomize
 from eqsim._cli import main
 from eqsim._cli._rollout import RandomPolicy
-from eqsim._discovery import Plugin
+from eqsim.plugins import Plugin
 from eqsim.wrappers import AutoReset, DomainRandomization, TimeLimit
 
 

@@ -6,7 +6,7 @@ import pytest
 from packages import publish
 
 from eqsim._cli import main
-from eqsim._registry import COMMANDS
+from eqsim.plugins import COMMANDS
 
 
 MODULES = {
@@ -21,15 +21,15 @@ def hello(name: str, loud: bool = False) -> None:
     \"""
     print(f"hello {name}" + "!" * loud)
 def fails() -> None:
-    raise eqsim.CommandError("no such thing", 2)
+    raise eqsim.plugins.CommandError("no such thing", 2)
 def breaks() -> None:
-    raise eqsim.CommandError("it broke", 1)
+    raise eqsim.plugins.CommandError("it broke", 1)
 def ends() -> None:
     raise SystemExit(130)
 many = {"one": hello, "two": fails}
 def build(argv):
     if not argv or argv[0] == "nobody":
-        raise eqsim.CommandError("name somebody")
+        raise eqsim.plugins.CommandError("name somebody")
     def answer(name: str, volume: int = len(argv[0])) -> None:
         \"\"\"Answers.
 
@@ -39,7 +39,7 @@ def build(argv):
         print(f"hello {name}" + "!" * volume)
     answer.__annotations__["name"] = tyro.conf.Positional[str]
     return answer
-depends = eqsim.DynamicCommand("Options by name.", build)
+depends = eqsim.plugins.DynamicCommand("Options by name.", build)
 number = 3
 """,
     "sick_commands": "raise RuntimeError('no license')",

@@ -9,8 +9,8 @@ from toys import Rail
 
 import eqsim
 from eqsim._cli import main
-from eqsim._registry import RUNS
 from eqsim.envs import is_import_path
+from eqsim.plugins import RUNS
 
 
 TASK = """

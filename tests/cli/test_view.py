@@ -11,7 +11,7 @@ from viewer_models import POINT
 import eqsim
 from eqsim import viewer
 from eqsim._cli import main
-from eqsim._registry import RUNS
+from eqsim.plugins import RUNS
 
 
 @pytest.fixture(autouse=True)

@@ -68,10 +68,9 @@ class Kind:
     WRITES = ()
 
     def __init__(self, folder):
-        from eqsim._cli._names import UsageError
-        from eqsim._errors import CommandError
+        from eqsim.plugins import CommandError
 
-        self.REFUSALS = (ValueError, FileNotFoundError, UsageError, CommandError)
+        self.REFUSALS = (ValueError, FileNotFoundError, CommandError)
         self.folder, self.path = folder, folder / "x.npz"
         self.layouts = _layouts(self.path)
 
