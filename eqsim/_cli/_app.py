@@ -1,27 +1,102 @@
-"""Commands of `eqsim`, with their options."""
+"""Commands of plugins, published under the entry points `eqsim.commands`.
+
+A command is a function whose signature and docstring define its arguments and help,
+like those of `eqsim` itself, a dictionary of such functions by name, or a
+`DynamicCommand`, which returns the function for given arguments.
+"""
 
 import os
 import pathlib
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import tyro
 
 from ..envs import is_import_path
-from ..plugins import CommandError, DynamicCommand, PluginError, PluginWarning
+from ..plugins import CommandError, COMMANDS, DynamicCommand, PluginError, PluginWarning
 from ..render import NoOpenGL
-from ._check import check_plugin, ChecksFailed
-from ._commands import published, summaries
-from ._control import ControlRequest, run_control, Solver
-from ._identify import Objective, Request as Identification, run_identify
-from ._list import list_all
-from ._new import new_plugin
-from ._plugins import Kind, list_plugins, show_plugin
-from ._rollout import Request, run_rollout
-from ._show import show
-from ._view import run_view, ViewRequest
+from ._identify_command import Objective, Request as Identification, run_identify
+from ._inventory import list_all, show
+from ._plugin_commands import (
+    check_plugin,
+    ChecksFailed,
+    Kind,
+    list_plugins,
+    new_plugin,
+    show_plugin,
+)
+from ._simulation_commands import (
+    ControlRequest,
+    Request,
+    run_control,
+    run_rollout,
+    Solver,
+)
+from ._view_command import run_view, ViewRequest
+
+
+Command = Callable | dict[str, Callable] | DynamicCommand
+
+# Commands of packages that may not be installed.
+_ELSEWHERE = {
+    name: "eqsim-zoo" for name in ("train", "resume", "eval", "evaluate", "runs")
+}
+
+
+def published(name: str) -> Command | None:
+    """Import and return the command of the given name; None if no package has it.
+
+    **Raises:** `PluginError` if it cannot be used; `CommandError` if it belongs to a
+    package that is not installed.
+    """
+    if name not in COMMANDS.names() and name not in COMMANDS.hidden():
+        if name in _ELSEWHERE:
+            package = _ELSEWHERE[name]
+            raise CommandError(
+                f"The command {name!r} comes with the package {package}, which is not "
+                f"installed. Run `pip install '{package}[cli]'`."
+            )
+        return None
+    return _checked(name, COMMANDS.get(name))
+
+
+def summaries() -> tuple[dict[str, Callable], list[str]]:
+    """Return stand-ins for all published commands, with their documentation, and the
+    errors of broken ones. All commands are imported; broken ones are left out."""
+    found, broken = {}, []
+    for name in COMMANDS.names():
+        try:
+            found[name] = _stand_in(_checked(name, COMMANDS.get(name)))
+        except PluginError as error:
+            broken.append(str(error))
+    return found, broken
+
+
+def _checked(name: str, value: Any) -> Command:
+    group = isinstance(value, Mapping) and value and all(map(callable, value.values()))
+    if group:
+        return dict(value)
+    if callable(value) or isinstance(value, DynamicCommand):
+        return value
+    raise PluginError(
+        f"The command {name!r} must be a function, a dictionary of functions by name, "
+        f"or a `DynamicCommand`, got {value!r}. Report this to the authors of the "
+        "package."
+    )
+
+
+def _stand_in(command: Command) -> Callable:
+    def nothing() -> None: ...
+
+    if isinstance(command, DynamicCommand):
+        nothing.__doc__ = command.summary
+    elif isinstance(command, dict):
+        nothing.__doc__ = f"Subcommands: {', '.join(command)}."
+    else:
+        nothing.__doc__ = command.__doc__
+    return nothing
 
 
 _Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]

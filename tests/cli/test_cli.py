@@ -18,7 +18,7 @@ from toys import Rail
 import eqsim
 from eqsim import randomize
 from eqsim._cli import main
-from eqsim._cli._rollout import RandomPolicy
+from eqsim._cli._simulation_commands import RandomPolicy
 from eqsim.plugins import Plugin
 from eqsim.wrappers import AutoReset, DomainRandomization, TimeLimit
 

@@ -91,7 +91,7 @@ def test_commands(capsys, task, tmp_path):
 
 def test_conformance(capsys, task, monkeypatch):
     """The checks themselves are tested elsewhere."""
-    monkeypatch.setattr("eqsim._cli._check.checks_of", lambda value: [])
+    monkeypatch.setattr("eqsim._cli._plugin_commands.checks_of", lambda value: [])
     status, out, _ = run(capsys, "plugins check my_task:Mine")
     assert status == 0 and "passed env is made without options" in out
 

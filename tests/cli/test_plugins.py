@@ -9,7 +9,7 @@ from packages import publish
 from toys import Rail
 
 import eqsim
-from eqsim._cli import _check, main
+from eqsim._cli import _plugin_commands as _check, main
 from eqsim.testing import Check, NotApplicable
 
 

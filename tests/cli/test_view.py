@@ -39,7 +39,7 @@ def exported(monkeypatch):
         calls.append((robot, trajectory, path, options))
         return viewer.Page("<html></html>")
 
-    monkeypatch.setattr("eqsim._cli._view.export", export)
+    monkeypatch.setattr("eqsim._cli._view_command.export", export)
     return calls
 
 

@@ -10,7 +10,14 @@ import numpy as np
 
 import eqsim
 import eqsim_zoo
-from eqsim._cli import _check, _control, _plugins, _rollout, _view, main
+from eqsim._cli import (
+    _plugin_commands as _check,
+    _plugin_commands as _plugins,
+    _simulation_commands as _control,
+    _simulation_commands as _rollout,
+    _view_command as _view,
+    main,
+)
 
 from .models import MODELS
 from .mutations import word

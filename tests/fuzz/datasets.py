@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 
 import eqsim.identify
-from eqsim._cli._view import subject_of
+from eqsim._cli._view_command import subject_of
 from eqsim_zoo.data import load_data, save_data
 
 from .mutations import archive, arrays_changed, changed, damaged, foreign

@@ -20,14 +20,8 @@ from ..plugins import CommandError, RUNS
 from ..randomize import AbstractRandomizer
 from ..viewer import as_environment, export, show
 from ..wrappers import DomainRandomization
-from ._names import (
-    at_least_one,
-    check_not_imported,
-    environment,
-    physics,
-    preset,
-)
-from ._rollout import RandomPolicy
+from ._common import at_least_one, check_not_imported, environment, physics, preset
+from ._simulation_commands import RandomPolicy
 
 
 class ViewRequest(NamedTuple):
