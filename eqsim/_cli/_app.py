@@ -152,7 +152,6 @@ def _view(
     length: int = 300,
     seed: int = 0,
     export: str | None = None,
-    host: str = "127.0.0.1",
     port: int | None = None,
     dark: bool = False,
 ) -> None:
@@ -169,11 +168,10 @@ def _view(
         length: maximum number of control steps of an export.
         seed: random seed of initial states, parameters and actions.
         export: write an HTML file that plays a rollout, instead of serving the page.
-        host: address to listen on; access from other machines requires a token.
-        port: port to listen on; by default the first free port from 8080 to 8099.
+        port: port to listen on; by default the first free one from 8080.
         dark: use dark colors.
     """
-    where = export, host, port, dark
+    where = export, port, dark
     run_view(
         ViewRequest(target, env, pipeline, num_envs, randomize, length, seed, *where)
     )

@@ -39,7 +39,7 @@ from ..envs import AbstractEnv, Timestep
 from ..model import JointKind, State, System
 from ..plugins import CommandError
 from ..render import camera_for, images, write_gif
-from ..render._draw import check_image
+from ..render.drawing import check_image
 from ..wrappers import (
     AbstractWrapper,
     AutoReset,

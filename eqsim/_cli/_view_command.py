@@ -35,7 +35,6 @@ class ViewRequest(NamedTuple):
     length: int
     seed: int
     export: str | None
-    host: str
     port: int | None
     dark: bool
 
@@ -194,7 +193,6 @@ def _show(
         randomize=change,
         key=jr.key(request.seed),
         dark=request.dark,
-        host=request.host,
         port=request.port,
     ) as viewer:
         console.print(Text(f"open {viewer.url} (Ctrl-C stops)"), soft_wrap=True)

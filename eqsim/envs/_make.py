@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .._errors import check_type
-from ..plugins import ENVS, PIPELINES
 from ..pipelines import AbstractPipeline
+from ..plugins import ENVS, PIPELINES
 from ._env import AbstractEnv
 from ._import import import_env, is_import_path
 

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ._free_robot import FreeRobot
-from ._physics import Mode
+from ._physics import AbstractSlider, Mode
 from ._scene import VISIBLE_GROUPS
-from ._session import Session
-from ._sliders import AbstractSlider
+from ._session import FreeRobot, Session
 
 
 _SPEEDS = {"0.1x": 0.1, "0.25x": 0.25, "0.5x": 0.5, "1x": 1.0, "2x": 2.0, "4x": 4.0}

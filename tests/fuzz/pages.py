@@ -11,11 +11,10 @@ import numpy as np
 
 from eqsim import viewer
 from eqsim.viewer._door import Door
+from eqsim.viewer._pages import start_server
 from eqsim.viewer._panel import Panel
-from eqsim.viewer._physics import Mode, Setup
-from eqsim.viewer._server import start_server
+from eqsim.viewer._physics import default_sliders, Mode, Setup
 from eqsim.viewer._session import Session
-from eqsim.viewer._sliders import default_sliders
 
 from .models import MODELS
 from .mutations import damaged, value, word

@@ -13,12 +13,11 @@ from viewer_models import point
 
 import eqsim
 from eqsim import viewer
-from eqsim.viewer._arrows import arrows
+from eqsim.viewer._pages import start_server, stop_server
 from eqsim.viewer._panel import Panel
 from eqsim.viewer._physics import contact_forces, Mode, see, Setup
-from eqsim.viewer._server import start_server, stop_server
-from eqsim.viewer._session import Session
-from eqsim.viewer._trajectories import recorded_moments
+from eqsim.viewer._scene import arrows
+from eqsim.viewer._session import recorded_moments, Session
 
 
 TRACES = []
