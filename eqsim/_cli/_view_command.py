@@ -18,7 +18,7 @@ from ..io import load, load_mjcf, open_arrays
 from ..model import System
 from ..plugins import CommandError, RUNS
 from ..randomize import AbstractRandomizer
-from ..viewer import as_environment, export, show
+from ..viewer import as_environment, export, launch
 from ..wrappers import DomainRandomization
 from ._common import at_least_one, check_not_imported, environment, physics, preset
 from ._simulation_commands import RandomPolicy
@@ -64,6 +64,8 @@ def run_view(request: ViewRequest) -> None:
     if request.num_envs is not None:
         at_least_one("--num-envs", request.num_envs)
     at_least_one("--length", request.length)
+    if request.port is not None and not 0 <= request.port <= 65535:
+        raise CommandError(f"`--port` must be from 0 to 65535, got {request.port}.")
     console = Console(highlight=False)
     subject = subject_of(request.target, request.pipeline, request.env)
     change = None
@@ -184,7 +186,7 @@ def _show(
     subject: Subject,
     change: AbstractRandomizer | None,
 ) -> None:
-    with show(
+    with launch(
         subject.env,
         subject.q,
         dt=subject.dt,

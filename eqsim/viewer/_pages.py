@@ -1,4 +1,8 @@
-"""The live page."""
+"""The pages: `launch` serves one that simulates, `export` writes one that plays a trajectory.
+
+Both draw a `Session` in a `Scene` by a `Painter`. A `Viewer` is the live page and the thread
+that moves its robots; a `Page` is the text of an exported one.
+"""
 
 import contextlib
 import html
@@ -30,8 +34,8 @@ from ._physics import (
     Setup,
 )
 from ._scene import arrows, force_scale, has_contacts, Layout, layout, Scene
-from ._session import Moment, recorded_moments, Session
-from ._triangles import import_viser, Shapes
+from ._session import Frame, recorded_frames, Session
+from ._triangles import import_extra, Shapes
 
 
 def start_server(dark: bool, port: int | None = 0) -> Any:
@@ -41,9 +45,12 @@ def start_server(dark: bool, port: int | None = 0) -> Any:
 
     - `port`: port to listen at; 0 for any that is free, None for the first one from 8080.
 
-    **Raises:** `OSError` if the port is taken.
+    **Raises:** `ValueError` if it is no port; `OSError` if it is taken.
     """
-    viser = import_viser()
+    check_count("port", port, 0, or_none="the first free one from 8080")
+    if port is not None and port > 65535:
+        raise ValueError(f"`port` must be at most 65535, got {port}.")
+    viser = import_extra("viser")
     # viser prints a box with addresses.
     with contextlib.redirect_stdout(io.StringIO()):
         start = 8080 if port is None else port
@@ -68,7 +75,7 @@ _LONGEST = 2.0
 
 
 class Painter:
-    """Draws the moment of a session in a scene."""
+    """Draws the frame of a session in a scene."""
 
     def __init__(self, scene: Scene, sys: System, arrangement: Layout):
         self._scene, self._layout = scene, arrangement
@@ -86,7 +93,7 @@ class Painter:
         - `follows`: true if the camera moves with the robots.
         - `force_length`: factor of the length of contact forces; 0 without them.
         """
-        setup, values, robots = session.setup, session.parameters, session.moment.robots
+        setup, values, robots = session.setup, session.parameters, session.frame.robots
         placed, root = jtu.tree_map(np.asarray, see(setup, values, robots))
         center = np.zeros(3)
         if follows:
@@ -106,7 +113,7 @@ _FRAME, _TEXT = 1.0 / 30.0, 0.2
 
 
 class Viewer:
-    """A page that shows robots, and the thread that moves them. `show` makes one.
+    """A page that shows robots, and the thread that moves them. `launch` makes one.
 
     It is a context manager that closes the page at the end, and notebooks display it.
     """
@@ -173,12 +180,12 @@ class Viewer:
         last = time.monotonic()
         written, passed = last, 0.0
         while not self._closing.is_set():
-            now, before = time.monotonic(), session.moment.time
+            now, before = time.monotonic(), session.frame.time
             dirty = not panel.pending.empty()
             panel.run_pending()
             moved = session.tick(now - last)
             last = now
-            passed += max(session.moment.time - before, 0.0) if moved else 0.0
+            passed += max(session.frame.time - before, 0.0) if moved else 0.0
             if moved or dirty:
                 self._painter.draw(session, panel)
             # Text and the slider of time change less often than the robots.
@@ -235,12 +242,12 @@ def export(
 
     **Arguments:**
 
-    - `robot`, `trajectory`, `dt`, `spacing`, `dark`: arguments of `show`.
+    - `robot`, `trajectory`, `dt`, `spacing`, `dark`: arguments of `launch`.
     - `path`: file to write; by default none is written.
     - `forces`: true if contact forces are drawn; coordinates alone have none.
     - `fps`: frames per second at most.
 
-    **Raises:** as `show`, and `ValueError` if `fps` is not positive.
+    **Raises:** as `launch`, and `ValueError` if `fps` is not positive.
 
     !!! example
 
@@ -251,10 +258,10 @@ def export(
     """
     if not fps > 0.0:
         raise ValueError(f"`fps` must be positive, got {fps}.")
-    env, moments = recorded_moments(robot, trajectory, dt)
-    moments = _thinned(moments, fps)
-    count = len(moments[0].robots.action)
-    session = Session(Setup(env), np.zeros(0), jr.key(0), count, moments)
+    env, frames = recorded_frames(robot, trajectory, dt)
+    frames = _thinned(frames, fps)
+    count = len(frames[0].robots.action)
+    session = Session(Setup(env), np.zeros(0), jr.key(0), count, frames)
     arrangement = layout(env.sys, count, spacing)
     is_rollout = isinstance(trajectory, Trajectory)
     length = float(forces and is_rollout and has_contacts(env.sys))
@@ -265,8 +272,8 @@ def export(
         )
         painter.paint(session, arrangement.follows, length)
         recorder = server.get_scene_serializer()
-        for index, moment in enumerate(moments[1:], 1):
-            recorder.insert_sleep(moment.time - moments[index - 1].time)
+        for index, frame in enumerate(frames[1:], 1):
+            recorder.insert_sleep(frame.time - frames[index - 1].time)
             session.index = index
             painter.paint(session, arrangement.follows, length)
         text = recorder.as_html(dark_mode=dark)
@@ -278,17 +285,17 @@ def export(
     return page
 
 
-def _thinned(moments: list[Moment], fps: float) -> list[Moment]:
-    """Select moments that are at least a frame apart."""
-    out = [moments[0]]
-    for moment in moments[1:]:
+def _thinned(frames: list[Frame], fps: float) -> list[Frame]:
+    """Select frames that are at least a frame apart."""
+    out = [frames[0]]
+    for frame in frames[1:]:
         # A frame may be shorter by rounding.
-        if moment.time - out[-1].time >= 1.0 / fps - 1e-6:
-            out.append(moment)
+        if frame.time - out[-1].time >= 1.0 / fps - 1e-6:
+            out.append(frame)
     return out
 
 
-def show(
+def launch(
     robot: System | AbstractEnv,
     trajectory: Trajectory | Float[Any, "*batch time nq"] | None = None,
     *,
@@ -326,7 +333,7 @@ def show(
     **Raises:** `ImportError` without the extra `viewer`; `ValueError` or `TypeError` if the
     arguments do not fit; `OSError` if the port is taken.
     """
-    env, recorded = recorded_moments(robot, trajectory, dt)
+    env, recorded = recorded_frames(robot, trajectory, dt)
     if recorded:
         num_envs, randomize = len(recorded[0].robots.action), None
     check_count("num_envs", num_envs)

@@ -80,14 +80,14 @@ class Panel:
         return self.follow.value
 
     def refresh(self, rate: float) -> None:
-        """Write the time and the rewards of the moment, and move the slider of time.
+        """Write the time and the rewards of the frame, and move the slider of time.
 
         **Arguments:**
 
         - `rate`: simulated seconds per second.
         """
         session = self._session
-        now, last = session.moment, session.history[-1].time
+        now, last = session.frame, session.history[-1].time
         first = session.history[0].time
         self._time.max = max(last, first + session.dt)
         self._time.min = first

@@ -1,4 +1,8 @@
-"""Sliders that change parameters of a robot."""
+"""Sliders that change parameters of a robot, and the compiled functions of the viewer.
+
+The numbers of the sliders are arguments of `reset`, `step`, `see` and `contact_forces`, so
+that moving a slider compiles nothing. All of them act on several robots.
+"""
 
 import abc
 import enum
@@ -42,7 +46,7 @@ class AbstractSlider(eqx.Module):
         """Return the robot with the number of the slider."""
 
 
-class Scale(AbstractSlider):
+class ScaleSlider(AbstractSlider):
     """A slider that multiplies parameters by a factor, 1 at first.
 
     **Arguments:**
@@ -69,7 +73,7 @@ class Scale(AbstractSlider):
         return eqx.tree_at(self.where, sys, replace_fn=change)
 
 
-class Value(AbstractSlider):
+class ValueSlider(AbstractSlider):
     """A slider that sets a parameter.
 
     **Arguments:**
@@ -97,7 +101,7 @@ class Value(AbstractSlider):
         return eqx.tree_at(self.where, sys, replace_fn=change)
 
 
-def _check_range(slider: Scale | Value) -> None:
+def _check_range(slider: ScaleSlider | ValueSlider) -> None:
     if not slider.low < slider.high:
         raise ValueError(
             f"`low` must be below `high` in a `{type(slider).__name__}`, got "
@@ -110,17 +114,17 @@ def default_sliders(sys: System) -> dict[str, AbstractSlider]:
     robot has them."""
     down = float(sys.gravity[2])
     out: dict[str, AbstractSlider] = {
-        "gravity, m/s²": Value(
+        "gravity, m/s²": ValueSlider(
             lambda s: s.gravity, min(-20.0, 2.0 * down), max(5.0, 2.0 * down), 2
         ),
-        "mass ×": Scale(lambda s: (s.links.mass, s.links.inertia), 0.2, 3.0),
+        "mass ×": ScaleSlider(lambda s: (s.links.mass, s.links.inertia), 0.2, 3.0),
     }
     if sys.geoms.kinds:
-        out["friction ×"] = Scale(lambda s: s.geoms.friction, 0.0, 3.0)
+        out["friction ×"] = ScaleSlider(lambda s: s.geoms.friction, 0.0, 3.0)
     if np.any(np.asarray(sys.joints.damping)):
-        out["damping ×"] = Scale(lambda s: s.joints.damping, 0.0, 10.0)
+        out["damping ×"] = ScaleSlider(lambda s: s.joints.damping, 0.0, 10.0)
     if sys.nu:
-        out["actuator gear ×"] = Scale(lambda s: s.actuators.gear, 0.0, 3.0)
+        out["actuator gear ×"] = ScaleSlider(lambda s: s.actuators.gear, 0.0, 3.0)
     return out
 
 
@@ -138,7 +142,7 @@ def check_sliders(sys: System, sliders: Mapping[str, AbstractSlider]) -> None:
     for name, slider in sliders.items():
         if not isinstance(slider, AbstractSlider):
             raise TypeError(
-                f"The slider {name!r} must be a `Scale(...)` or a `Value(...)`, got "
+                f"The slider {name!r} must be a `ScaleSlider(...)` or a `ValueSlider(...)`, got "
                 f"{slider!r}."
             )
         try:
@@ -155,7 +159,7 @@ def check_sliders(sys: System, sliders: Mapping[str, AbstractSlider]) -> None:
             raise ValueError(
                 f"The slider {name!r} goes from {slider.low} to {slider.high} and sets one "
                 f"number, but the robot has {[np.asarray(x).tolist() for x, _ in pairs]}. "
-                "Choose a range that contains it, an `index`, or `Scale`."
+                "Choose a range that contains it, an `index`, or `ScaleSlider`."
             )
 
 

@@ -1,4 +1,5 @@
-"""Arrangement of robots and camera."""
+"""Nodes of a viser server: arrangement of robots and camera, arrows for contact forces, and
+the scene that holds them."""
 
 import math
 from typing import Any, NamedTuple

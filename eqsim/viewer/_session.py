@@ -1,4 +1,8 @@
-"""History and playback of a simulation or a recording."""
+"""What is shown at which time: a simulation with its history, or a recording.
+
+`Session` holds the frames and moves between them. Below, a `System` becomes an environment
+without a task, and trajectories become frames. Nothing here draws.
+"""
 
 import math
 import time
@@ -21,14 +25,14 @@ from ..pipelines import AbstractPipeline
 from ._physics import Mode, replace, reset, Robots, Setup, step
 
 
-MOST_MOMENTS = 2000
-"""Moments of a simulation that are kept."""
+MOST_FRAMES = 2000
+"""Frames of a simulation that are kept."""
 
 # Seconds that one call of `tick` may simulate.
 _BUDGET = 0.1
 
 
-class Moment(NamedTuple):
+class Frame(NamedTuple):
     """Robots at one time, s."""
 
     time: float
@@ -38,8 +42,8 @@ class Moment(NamedTuple):
 class Session:
     """A simulation with its history, or a recording. Nothing in it draws.
 
-    If `simulates` is true, the simulation continues from the current moment, and later
-    moments are dropped; otherwise the moments are played in a loop.
+    If `simulates` is true, the simulation continues from the current frame, and later
+    frames are dropped; otherwise the frames are played in a loop.
 
     **Arguments:**
 
@@ -47,7 +51,7 @@ class Session:
     - `values`: numbers of the sliders.
     - `key`: a key of `jax.random.key`.
     - `count`: number of robots.
-    - `recorded`: moments of a recording; by default one moment after a reset.
+    - `recorded`: frames of a recording; by default one frame after a reset.
     """
 
     def __init__(
@@ -56,7 +60,7 @@ class Session:
         values: Float[np.ndarray, " nslider"],
         key: PRNGKeyArray,
         count: int,
-        recorded: list[Moment] | None = None,
+        recorded: list[Frame] | None = None,
     ):
         self.setup, self.values, self.count = setup, np.array(values, float), count
         self.initial_values = self.values.copy()
@@ -66,12 +70,12 @@ class Session:
         self.ctrl = np.zeros(setup.env.sys.nu)
         self.dt = round(float(setup.env.dt), 6)
         self._key, self._draws, self._debt = key, 0, 0.0
-        self.history = recorded or [Moment(0.0, self._reset(None))]
+        self.history = recorded or [Frame(0.0, self._reset(None))]
         self.index = 0
 
     @property
-    def moment(self) -> Moment:
-        """The moment that is shown."""
+    def frame(self) -> Frame:
+        """The frame that is shown."""
         return self.history[self.index]
 
     @property
@@ -80,7 +84,7 @@ class Session:
         return jnp.asarray(self.values, self.setup.env.sys.dt.dtype)
 
     def tick(self, seconds: float) -> bool:
-        """Let time pass, and return true if the moment is another one.
+        """Let time pass, and return true if the frame is another one.
 
         **Arguments:**
 
@@ -89,30 +93,30 @@ class Session:
         """
         if not self.playing:
             return False
-        before, end = self.moment, time.monotonic() + _BUDGET
+        before, end = self.frame, time.monotonic() + _BUDGET
         self._debt += seconds * self.speed
         while self._debt >= self._spacing() and time.monotonic() < end:
             self._debt -= self._spacing()
             self.advance()
         self._debt = min(self._debt, self._spacing())
-        return self.moment is not before
+        return self.frame is not before
 
     def advance(self) -> None:
-        """Advance by one moment."""
+        """Advance by one frame."""
         if not self.simulates:
             self.index = (self.index + 1) % len(self.history)
             return
         del self.history[self.index + 1 :]
-        now = self.moment
+        now = self.frame
         new = self._step(now.robots)
-        self.history.append(Moment(round(now.time + self.dt, 6), new))
-        if len(self.history) > MOST_MOMENTS:
+        self.history.append(Frame(round(now.time + self.dt, 6), new))
+        if len(self.history) > MOST_FRAMES:
             del self.history[0]
         self.index = len(self.history) - 1
 
     def seek(self, when: float) -> None:
-        """Pause at the moment that is nearest to a time, s."""
-        times = [moment.time for moment in self.history]
+        """Pause at the frame that is nearest to a time, s."""
+        times = [frame.time for frame in self.history]
         self.index = int(np.argmin(np.abs(np.array(times) - when)))
         self.playing, self._debt = False, 0.0
 
@@ -130,13 +134,13 @@ class Session:
             options = ResetOptions(key.q, key.qd)
             self.ctrl = np.array(key.ctrl, float)
         if self.simulates:
-            self.history = [Moment(0.0, self._reset(options))]
+            self.history = [Frame(0.0, self._reset(options))]
         self.index, self._debt = 0, 0.0
 
     def _spacing(self) -> float:
         if self.simulates or self.index + 1 >= len(self.history):
             return self.dt
-        return max(self.history[self.index + 1].time - self.moment.time, 1e-6)
+        return max(self.history[self.index + 1].time - self.frame.time, 1e-6)
 
     def _reset(self, options: ResetOptions | None) -> Robots:
         return reset(self.setup, self.parameters, self._keys(), options)
@@ -234,8 +238,8 @@ def as_environment(
     )
 
 
-def moments_of(env: AbstractEnv, trajectory: Trajectory) -> list[Moment]:
-    """Return the moments of a rollout, of one environment or of several.
+def frames_of(env: AbstractEnv, trajectory: Trajectory) -> list[Frame]:
+    """Return the frames of a rollout, of one environment or of several.
 
     Steps that no environment has taken are left out.
     """
@@ -251,13 +255,13 @@ def moments_of(env: AbstractEnv, trajectory: Trajectory) -> list[Moment]:
     # No parameters are sampled again: the state of a random robot has its parameters.
     changed = jtu.tree_map(lambda _: None, env.sys)
     make = lambda parts: Robots(changed, *parts)
-    return _moments(arrays, make, length, float(env.dt))
+    return _frames(arrays, make, length, float(env.dt))
 
 
-def moments_of_q(
+def frames_of_q(
     env: FreeRobot, q: Float[np.ndarray, "*batch time nq"], dt: float
-) -> list[Moment]:
-    """Return moments of a robot without a task at coordinates `q`, at rest."""
+) -> list[Frame]:
+    """Return frames of a robot without a task at coordinates `q`, at rest."""
     rows = np.asarray(q, env.sys.dt.dtype).reshape(
         math.prod(q.shape[:-2]), *q.shape[-2:]
     )
@@ -267,7 +271,7 @@ def moments_of_q(
     changed = jtu.tree_map(lambda _: None, env.sys)
     make = lambda parts: Robots(changed, *parts)
     arrays = jtu.tree_map(np.asarray, (*begun, action))
-    return _moments(arrays, make, rows.shape[1], dt)
+    return _frames(arrays, make, rows.shape[1], dt)
 
 
 def _robots_first(tree: Any, time_axis: int) -> Any:
@@ -282,15 +286,15 @@ def _robots_first(tree: Any, time_axis: int) -> Any:
     return jtu.tree_map(shaped, tree)
 
 
-def _moments(arrays: Any, make: Callable, length: int, dt: float) -> list[Moment]:
+def _frames(arrays: Any, make: Callable, length: int, dt: float) -> list[Frame]:
     pick = lambda k: jtu.tree_map(lambda x: x[:, k], arrays)
-    return [Moment(k * dt, make(pick(k))) for k in range(length)]
+    return [Frame(k * dt, make(pick(k))) for k in range(length)]
 
 
-def recorded_moments(
+def recorded_frames(
     robot: System | AbstractEnv, trajectory: Any, dt: float | None
-) -> tuple[AbstractEnv, list[Moment]]:
-    """Return the environment, and the moments of a trajectory; none without one.
+) -> tuple[AbstractEnv, list[Frame]]:
+    """Return the environment, and the frames of a trajectory; none without one.
 
     **Raises:** `ValueError` if the trajectory does not fit the robot.
     """
@@ -303,7 +307,7 @@ def recorded_moments(
                 "`trajectory` is a rollout in an environment, but `robot` is a `System`. Pass "
                 "the environment."
             )
-        return env, moments_of(env, trajectory)
+        return env, frames_of(env, trajectory)
     q = np.asarray(trajectory)
     if q.ndim < 2 or q.shape[-1] != env.sys.nq or not q.shape[-2]:
         raise ValueError(
@@ -311,4 +315,4 @@ def recorded_moments(
             f"so many coordinates, got {q.shape}."
         )
     free = free_robot(env.sys, env.pipeline)
-    return free, moments_of_q(free, q, float(env.dt) if dt is None else dt)
+    return free, frames_of_q(free, q, float(env.dt) if dt is None else dt)

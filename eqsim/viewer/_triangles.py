@@ -1,4 +1,8 @@
-"""The packages of the extra `viewer`, imported when they are first used."""
+"""Triangles, colors and poses of the shapes of robots, computed with NumPy.
+
+First the surfaces, of size 1 where they can be scaled; then `parts_of`, which groups the
+shapes of a robot by surface, and `instances`, which places them.
+"""
 
 import functools as ft
 import importlib
@@ -13,23 +17,11 @@ from ..model._shape_kinds import AnyKind, require_known
 from ..render.cameras import looks
 
 
-def import_viser() -> Any:
-    """Return the module `viser`.
+def import_extra(name: str) -> Any:
+    """Import a package of the extra `viewer`.
 
     **Raises:** `ImportError` that names the extra.
     """
-    return _imported("viser")
-
-
-def import_trimesh() -> Any:
-    """Return the module `trimesh`, on which viser depends.
-
-    **Raises:** `ImportError` that names the extra.
-    """
-    return _imported("trimesh")
-
-
-def _imported(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -134,7 +126,7 @@ _SMOOTH = 0.7
 
 def _smooth(solid: Solid) -> Solid:
     """Give faces that meet at an edge vertices of their own."""
-    trimesh = import_trimesh()
+    trimesh = import_extra("trimesh")
     whole = trimesh.Trimesh(solid.vertices, solid.faces, process=False)
     found = trimesh.graph.smooth_shade(whole, angle=_SMOOTH)
     return Solid(np.asarray(found.vertices), np.asarray(found.faces))

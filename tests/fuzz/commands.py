@@ -10,14 +10,7 @@ import numpy as np
 
 import eqsim
 import eqsim_zoo
-from eqsim._cli import (
-    _plugin_commands as _check,
-    _plugin_commands as _plugins,
-    _simulation_commands as _control,
-    _simulation_commands as _rollout,
-    _view_command as _view,
-    main,
-)
+from eqsim._cli import _plugin_commands, _simulation_commands, _view_command, main
 
 from .models import MODELS
 from .mutations import word
@@ -70,7 +63,7 @@ _COMMANDS: dict[str, tuple[str, ...]] = {
     ),
     "view": (
         *("--pipeline", "--num-envs", "--randomize", "--length", "--seed", "--export"),
-        *("--host", "--port", "--dark"),
+        *("--port", "--dark"),
     ),
     "control": (
         *("--solver", "--pipeline", "--horizon", "--steps", "--samples", "--contact"),
@@ -158,8 +151,9 @@ class Kind:
     def __init__(self, folder):
         self.here = folder / "here"
         # Work that takes long; what comes before it has checked the arguments.
-        places = [(_rollout, "_run"), (_control, "_solved"), (_view, "_show")]
-        places += [(_view, "_export"), (_check, "outcomes"), (_plugins, "probe")]
+        places = [(_simulation_commands, "_run"), (_simulation_commands, "_solved")]
+        places += [(_view_command, "_show"), (_view_command, "_export")]
+        places += [(_plugin_commands, "outcomes"), (_plugin_commands, "probe")]
         places += [(eqsim.identify, "fit")]
         for name, work in (
             ("_train", "train"),
@@ -171,7 +165,7 @@ class Kind:
         for module, name in places:
             assert hasattr(module, name), f"{module.__name__}.{name} is gone"
             setattr(module, name, _reached)
-        _control.eqx = Stub  # type: ignore
+        _simulation_commands.eqx = Stub  # type: ignore
         os.chdir(self.here)
         self._write()
 
