@@ -21,7 +21,6 @@ from ._identify_command import Objective, Request as Identification, run_identif
 from ._inventory import list_all, show
 from ._plugin_commands import (
     check_plugin,
-    ChecksFailed,
     Kind,
     list_plugins,
     new_plugin,
@@ -349,7 +348,7 @@ def _run(argv: list[str]) -> int:
         return _failed(error, error.status)
     except BrokenPipeError:
         raise
-    except (ChecksFailed, PluginError, NoOpenGL, FloatingPointError, OSError) as error:
+    except (PluginError, NoOpenGL, FloatingPointError, OSError) as error:
         return _failed(error, 1)
     except OverflowError as error:
         return _failed(f"A number among the arguments is too large ({error}).", 2)

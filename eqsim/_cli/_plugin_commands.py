@@ -34,7 +34,7 @@ from ..plugins import (
     Plugin,
     Registry,
 )
-from ..testing import checks_of, Outcome, outcomes, Status
+from ..testing.conformance import checks_of, outcomes
 from ._common import console, paragraph, plain_table
 
 
@@ -256,60 +256,40 @@ def _default(parameter: inspect.Parameter) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-class ChecksFailed(Exception):
-    """Some checks of a plugin have failed."""
-
-
-_WORDS = {
-    Status.PASSED: ("passed", "green"),
-    Status.FAILED: ("failed", "bold red"),
-    Status.EXPECTED: ("expected", "yellow"),
-    Status.NOT_APPLICABLE: ("skipped", ""),
-}
+_STYLES = {"passed": "green", "failed": "bold red", "expected failure": "yellow"}
 
 
 def check_plugin(name: str, kind: Kind | None) -> None:
     """Run the conformance kit; print one line per check.
 
-    **Raises:** `ChecksFailed` if a check failed.
+    **Raises:** `CommandError` if a check failed.
     """
     failed = total = 0
     own = kind in (None, "env") and is_import_path(name)
     kinds: list[tuple[Kind, Any]] = [("env", make)] if own else find(name, kind)
     for found, maker in kinds:
-        build = (lambda: make(name)) if found == "env" else maker
         total += 1
         try:
-            value = build()
-            checks = tuple(checks_of(value))
+            value = make(name) if found == "env" else maker()
+            checks = checks_of(value)
         except Exception as error:
             failed += 1
-            reason = f"{type(error).__name__}: {error}"
-            _say(found, "is made without options", Status.FAILED, reason)
+            text = f"{type(error).__name__}: {error}"
+            _say("failed", f"{found} is made without options", text)
             continue
-        _say(found, "is made without options", Status.PASSED, "")
-        for outcome in outcomes(value, checks):
-            total, failed = total + 1, failed + _tell(found, outcome)
+        _say("passed", f"{found} is made without options")
+        for check, status, reason in outcomes(value, checks):
+            total, failed = total + 1, failed + (status == "failed")
+            _say(status, f"{found} {check.name}", reason)
     if failed:
-        raise ChecksFailed(f"{failed} of {total} checks of {name!r} failed.")
+        raise CommandError(f"{failed} of {total} checks of {name!r} failed.", 1)
 
 
-def _tell(kind: Kind, outcome: Outcome) -> bool:
-    """Print an outcome; return True if it is a failure."""
-    check, reason = outcome.check, outcome.reason
-    failed = outcome.status is Status.FAILED
-    if failed:
-        reason = f"{check.law}\n{reason}\n-> {check.advice}"
-    _say(kind, check.name, outcome.status, reason)
-    return failed
-
-
-def _say(kind: Kind, check: str, status: Status, reason: str) -> None:
-    word, style = _WORDS[status]
-    line = Text(f"{word:9}", style=style)
-    line.append(f"{kind} {check}", style="")
+def _say(status: str, what: str, reason: str = "") -> None:
+    line = Text(f"{status:16} ", style=_STYLES.get(status, ""))
+    line.append(what, style="")
     if reason:
-        line.append(": " + reason.strip().replace("\n", "\n" + 10 * " "), style="")
+        line.append(": " + reason.strip().replace("\n", "\n" + 17 * " "), style="")
     console().print(line, soft_wrap=True)
 
 

@@ -10,7 +10,7 @@ from _separation import separation
 from scipy.spatial.transform import Rotation
 
 from eqsim import load_mjcf
-from eqsim.testing._collider import contact_points
+from eqsim.testing.component_laws import contact_points
 
 
 SIZES = {

@@ -68,14 +68,14 @@ QUICK = ("BallLimit",)
     ids=lambda kind: type(kind).__name__,
 )
 def test_kinds(kind):
-    report = check_constraint(kind, *robot("pyramidal"))
-    assert len(report.names(report.outcomes[0].status)) == 5
+    found = check_constraint(kind, *robot("pyramidal"))
+    assert len(set(found.values())) == 1
 
 
 @pytest.mark.slow  # The derivative matrix has contacts in this cone.
 def test_elliptic_contacts():
-    report = check_constraint(ALL[0], *robot("elliptic"))
-    assert len(report.names(report.outcomes[0].status)) == 5
+    found = check_constraint(ALL[0], *robot("elliptic"))
+    assert len(set(found.values())) == 1
 
 
 class Stop(AbstractConstraint):
@@ -147,5 +147,5 @@ def test_wrong_cost_is_found():
 
 
 def test_needs_a_constraint():
-    with pytest.raises(TypeError, match="AbstractConstraint"):
+    with pytest.raises(TypeError, match="a constraint, got 'limit'"):
         check_constraint("limit", *robot("pyramidal"))

@@ -11,14 +11,14 @@ from eqsim import testing
 
 @pytest.mark.slow
 def test_environment():
-    testing.check_env(BallBeam())
+    testing.check_conformance(BallBeam())
 
 
 @pytest.mark.slow
 def test_pipeline():
-    testing.check_pipeline(Richardson())
+    testing.check_conformance(Richardson())
 
 
 @pytest.mark.slow
 def test_agent():
-    testing.check_agent(CrossEntropy())
+    testing.check_conformance(CrossEntropy())

@@ -172,10 +172,10 @@ class Anew(Ascent):
 
 class WrongInBatches(Ascent):
     def iterate(self, state, env):
-        from testing.wrong_envs import _wrong_in_batches
+        from testing.wrong_envs import wrong_in_batches
 
         new, report = Ascent.iterate(self, state, env)
-        return new, {"reward": _wrong_in_batches(jnp.negative)(report["reward"])}
+        return new, {"reward": wrong_in_batches(jnp.negative)(report["reward"])}
 
 
 class ReportsText(Ascent):

@@ -1,4 +1,8 @@
-"""The environment that all probes are made of, so that they share compiled programs."""
+"""Probes: minimal environments with known solutions, each of which requires one more
+ability of an agent than the one before; and a point mass for agents that discover skills.
+
+All probes are a `Probe` with different parameters, so they share compiled programs.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,20 +10,22 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ..._keys import check_key
-from ...envs import (
+from .._keys import check_key
+from ..envs import (
     AbstractEnv,
+    AbstractTask,
     check_action,
     reset_options,
     ResetOptions,
     Timestep,
 )
-from ...io import load_mjcf
-from ...model import check_state, State, System
-from ...model._fields import as_array
-from ...pipelines import AbstractPipeline, Generalized
+from ..io import load_mjcf
+from ..model import check_state, State, System
+from ..model._fields import as_array
+from ..pipelines import AbstractPipeline, Generalized
+from ..wrappers import TorsoPosition
 
 
 _SLIDER = """
@@ -193,3 +199,109 @@ class Probe(AbstractEnv):
             jnp.full((), first, bool),
             final_obs=final,
         )
+
+
+def constant_reward() -> Probe:
+    """Create a probe with reward 1: a value function must learn a constant."""
+    return Probe(constant=1.0)
+
+
+def observed_reward() -> Probe:
+    """Create a probe whose reward is the context, -1 or 1: a value function must use
+    the observation."""
+    return Probe(seen=1.0)
+
+
+def delayed_reward() -> Probe:
+    """Create a probe with reward 1 after two steps: the value of the first observation
+    is the discount, and that of the second is 1."""
+    return Probe(constant=1.0, length=2.0)
+
+
+def action_reward() -> Probe:
+    """Create a probe with reward $1 - (u - 1/2)^2$: the policy must learn the action
+    1/2.
+
+    The best mean reward is 1; without action it is 0.75.
+    """
+    return Probe(constant=1.0, weight=1.0, goal=0.5)
+
+
+def observed_action_reward() -> Probe:
+    """Create a probe with reward $1 - (u - c/2)^2$: the policy must use the
+    observation.
+
+    The best mean reward is 1; a policy that ignores the observation gets at most 0.75.
+    """
+    return Probe(constant=1.0, weight=1.0, follow=0.5)
+
+
+_POINT = """
+<mujoco model="point mass">
+  <option gravity="0 0 0" timestep=".1"/>
+  <worldbody>
+    <body name="point">
+      <joint name="x" type="slide" axis="1 0 0" damping="100"/>
+      <joint name="y" type="slide" axis="0 1 0" damping="100"/>
+      <geom type="sphere" size=".05" mass="1" contype="0" conaffinity="0"/>
+    </body>
+  </worldbody>
+  <actuator>
+    <motor name="x" joint="x" gear="100" ctrllimited="true" ctrlrange="-1 1"/>
+    <motor name="y" joint="y" gear="100" ctrllimited="true" ctrlrange="-1 1"/>
+  </actuator>
+</mujoco>"""
+
+
+def _point(sys: System | None) -> System:
+    return load_mjcf(_POINT) if sys is None else sys
+
+
+class PointMass(AbstractTask):
+    r"""A mass of $m = 1$ kg in the plane, driven by two motors against strong damping,
+    so that the action is almost its velocity: with damping $d = 100$ Ns/m, gear $g =
+    100$ N and time step $h = 0.1$ s,
+
+    $$v' = \frac{v + h\,g\,u / m}{1 + h\,d / m}, \qquad x' = x + h\,v'.$$
+
+    It starts at rest at the origin. Observation: position (m) and velocity (m/s).
+    Reward: `distance`, minus the squared distance to (1, 0). Episodes never terminate.
+
+    **Arguments:**
+
+    - `sys`, `pipeline`, `frame_skip`: robot, physics and time steps per control step.
+    """
+
+    sys: System = eqx.field(converter=_point, default=None)
+    pipeline: AbstractPipeline = eqx.field(converter=default_pipeline, default=None)
+    frame_skip: int = eqx.field(static=True, default=1)
+
+    def initial(self, key: PRNGKeyArray) -> State:
+        zero = jnp.zeros_like(self.sys.joints.ref)
+        return self.pipeline.init(self.sys, zero, zero)
+
+    def observe(
+        self, state: State, action: Float[Array, " nu"]
+    ) -> Float[Array, " nobs"]:
+        return jnp.concatenate([state.q, state.qd])
+
+    def rewards(
+        self, state: State, action: Float[Array, " nu"], new: State
+    ) -> dict[str, Float[Array, ""]]:
+        return {"distance": -((new.q[0] - 1.0) ** 2) - new.q[1] ** 2}
+
+    def terminated(self, state: State) -> Bool[Array, ""]:
+        return jnp.zeros((), bool)
+
+
+def point_mass(limit: float = 1.0) -> TorsoPosition:
+    """Create `PointMass` with its position as the descriptor.
+
+    It moves by one meter per second, so episodes of about 10 steps reach all points of
+    a disk with radius 1 m.
+
+    **Arguments:**
+
+    - `limit`: limit of the descriptor, m.
+    """
+    return TorsoPosition(PointMass(), limit)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from testing.wrong_envs import _wrong_in_batches
+from testing.wrong_envs import wrong_in_batches
 
 from eqsim import AbstractPipeline, Generalized, State
 
@@ -159,7 +159,7 @@ class WrongInBatches(_Around):
     def step(self, sys, state, ctrl, external=None):
         new = self.inner.step(sys, state, ctrl, external)
         zero = jax.lax.stop_gradient(0.0 * new.qd)
-        wrong = _wrong_in_batches(lambda x: x + 1.0)(zero)
+        wrong = wrong_in_batches(lambda x: x + 1.0)(zero)
         return State(new.q, new.qd + wrong, new.act)
 
 
