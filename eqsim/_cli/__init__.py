@@ -1,4 +1,11 @@
-"""The command `eqsim`."""
+"""The command `eqsim`.
+
+`main` is called by the shell. Files in reading order: `_app` (every command with its options
+and help, and how one is found and run), `_common` (names given by users, tables), then what
+the commands do: `_inventory` (`list`, `show`), `_simulation_commands` (`rollout`,
+`control`), `_view_command`, `_identify_command` and `_plugin_commands`. No other package
+imports this one.
+"""
 
 import importlib.util
 import sys

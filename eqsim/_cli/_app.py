@@ -1,7 +1,7 @@
-"""Commands of plugins, published under the entry points `eqsim.commands`.
+"""The commands of `eqsim` with their options, and how one is found and run.
 
-A command is a function whose signature and docstring define its arguments and help,
-like those of `eqsim` itself, a dictionary of such functions by name, or a
+tyro reads options and help from signatures and docstrings. Other packages publish commands
+under the entry points `eqsim.commands`: a function, a dictionary of functions by name, or a
 `DynamicCommand`, which returns the function for given arguments.
 """
 
@@ -36,70 +36,13 @@ from ._simulation_commands import (
 from ._view_command import run_view, ViewRequest
 
 
-Command = Callable | dict[str, Callable] | DynamicCommand
-
-# Commands of packages that may not be installed.
-_ELSEWHERE = {
-    name: "eqsim-zoo" for name in ("train", "resume", "eval", "evaluate", "runs")
-}
-
-
-def published(name: str) -> Command | None:
-    """Import and return the command of the given name; None if no package has it.
-
-    **Raises:** `PluginError` if it cannot be used; `CommandError` if it belongs to a
-    package that is not installed.
-    """
-    if name not in COMMANDS.names() and name not in COMMANDS.hidden():
-        if name in _ELSEWHERE:
-            package = _ELSEWHERE[name]
-            raise CommandError(
-                f"The command {name!r} comes with the package {package}, which is not "
-                f"installed. Run `pip install '{package}[cli]'`."
-            )
-        return None
-    return _checked(name, COMMANDS.get(name))
-
-
-def summaries() -> tuple[dict[str, Callable], list[str]]:
-    """Return stand-ins for all published commands, with their documentation, and the
-    errors of broken ones. All commands are imported; broken ones are left out."""
-    found, broken = {}, []
-    for name in COMMANDS.names():
-        try:
-            found[name] = _stand_in(_checked(name, COMMANDS.get(name)))
-        except PluginError as error:
-            broken.append(str(error))
-    return found, broken
-
-
-def _checked(name: str, value: Any) -> Command:
-    group = isinstance(value, Mapping) and value and all(map(callable, value.values()))
-    if group:
-        return dict(value)
-    if callable(value) or isinstance(value, DynamicCommand):
-        return value
-    raise PluginError(
-        f"The command {name!r} must be a function, a dictionary of functions by name, "
-        f"or a `DynamicCommand`, got {value!r}. Report this to the authors of the "
-        "package."
-    )
-
-
-def _stand_in(command: Command) -> Callable:
-    def nothing() -> None: ...
-
-    if isinstance(command, DynamicCommand):
-        nothing.__doc__ = command.summary
-    elif isinstance(command, dict):
-        nothing.__doc__ = f"Subcommands: {', '.join(command)}."
-    else:
-        nothing.__doc__ = command.__doc__
-    return nothing
-
-
 _Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+
+
 _Plugin = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+
+
+# --- Built-in commands ---
 
 
 def _list() -> None:
@@ -308,12 +251,17 @@ _COMMANDS = {
     "identify": _identify,
     "plugins": _plugins,
 }
+
+
 _PLUGIN_COMMANDS = {
     "list": _plugins_list,
     "show": _plugins_show,
     "check": _plugins_check,
     "new": _plugins_new,
 }
+
+
+# --- Running a command ---
 
 
 def run(argv: Sequence[str]) -> int:
@@ -397,3 +345,69 @@ def _say(message, category, filename, lineno, file=None, line=None) -> None:
     else:
         text = warnings.formatwarning(message, category, filename, lineno, line)
         print(text, file=sys.stderr, end="")
+
+
+# --- Commands of other packages ---
+
+
+Command = Callable | dict[str, Callable] | DynamicCommand
+
+
+# Commands of packages that may not be installed.
+_ELSEWHERE = {
+    name: "eqsim-zoo" for name in ("train", "resume", "eval", "evaluate", "runs")
+}
+
+
+def published(name: str) -> Command | None:
+    """Import and return the command of the given name; None if no package has it.
+
+    **Raises:** `PluginError` if it cannot be used; `CommandError` if it belongs to a
+    package that is not installed.
+    """
+    if name not in COMMANDS.names() and name not in COMMANDS.hidden():
+        if name in _ELSEWHERE:
+            package = _ELSEWHERE[name]
+            raise CommandError(
+                f"The command {name!r} comes with the package {package}, which is not "
+                f"installed. Run `pip install '{package}[cli]'`."
+            )
+        return None
+    return _checked(name, COMMANDS.get(name))
+
+
+def summaries() -> tuple[dict[str, Callable], list[str]]:
+    """Return stand-ins for all published commands, with their documentation, and the
+    errors of broken ones. All commands are imported; broken ones are left out."""
+    found, broken = {}, []
+    for name in COMMANDS.names():
+        try:
+            found[name] = _stand_in(_checked(name, COMMANDS.get(name)))
+        except PluginError as error:
+            broken.append(str(error))
+    return found, broken
+
+
+def _checked(name: str, value: Any) -> Command:
+    group = isinstance(value, Mapping) and value and all(map(callable, value.values()))
+    if group:
+        return dict(value)
+    if callable(value) or isinstance(value, DynamicCommand):
+        return value
+    raise PluginError(
+        f"The command {name!r} must be a function, a dictionary of functions by name, "
+        f"or a `DynamicCommand`, got {value!r}. Report this to the authors of the "
+        "package."
+    )
+
+
+def _stand_in(command: Command) -> Callable:
+    def nothing() -> None: ...
+
+    if isinstance(command, DynamicCommand):
+        nothing.__doc__ = command.summary
+    elif isinstance(command, dict):
+        nothing.__doc__ = f"Subcommands: {', '.join(command)}."
+    else:
+        nothing.__doc__ = command.__doc__
+    return nothing

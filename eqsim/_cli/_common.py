@@ -1,4 +1,4 @@
-"""Tables and texts shared by several commands."""
+"""Names given by users, and tables, shared by several commands."""
 
 import difflib
 import inspect
@@ -72,7 +72,7 @@ def physics(name: str | None) -> AbstractPipeline | None:
 def preset(env: str, name: str) -> AbstractRandomizer:
     """Return a randomization preset by name."""
     found = presets(plain(env))
-    _check("preset of randomization", name, found)
+    check_known("preset of randomization", name, found)
     return found[name]
 
 
@@ -89,10 +89,11 @@ def at_least_one(option: str, value: int) -> None:
 
 def _known(what: str, name: str, registry: Registry) -> None:
     if name not in {**registry.plugins(), **registry.hidden()}:
-        _check(what, name, registry.names())
+        check_known(what, name, registry.names())
 
 
-def _check(what: str, name: str, known: Iterable[str]) -> None:
+def check_known(what: str, name: str, known: Iterable[str]) -> None:
+    """Raise `CommandError` with close names unless a name is known."""
     names = sorted(known)
     if name in names:
         return

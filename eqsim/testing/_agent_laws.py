@@ -341,7 +341,7 @@ def learns_action(kit: AgentKit) -> None:
     best.
 
     Check the sign of the objective, advantages, and step sizes; or increase the budget:
-    `check_agent(agent, iterations=...)`.
+    `check_conformance(agent, iterations=...)`.
     """
     _learns(kit, action_reward())
 
@@ -351,7 +351,7 @@ def learns_observation(kit: AgentKit) -> None:
     of the best.
 
     Check the observations of the policy and the value function: order, time, scale; or
-    increase the budget: `check_agent(agent, iterations=...)`.
+    increase the budget: `check_conformance(agent, iterations=...)`.
     """
     _learns(kit, observed_action_reward())
 
