@@ -37,7 +37,7 @@ from ..plugins import (
     Registry,
 )
 from ..testing.conformance import checks_of, outcomes
-from ._common import check_known, console, paragraph, plain_table
+from ._inventory import check_known, console, paragraph, plain_table
 
 
 Kind = Literal["env", "pipeline", "agent"]

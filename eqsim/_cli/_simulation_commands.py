@@ -50,7 +50,7 @@ from ..wrappers import (
     robot,
     TimeLimit,
 )
-from ._common import at_least_one, environment, preset
+from ._inventory import at_least_one, environment, preset
 
 
 # --- eqsim rollout ---

@@ -20,7 +20,7 @@ from ..plugins import CommandError, RUNS
 from ..randomize import AbstractRandomizer
 from ..viewer import as_environment, export, launch
 from ..wrappers import DomainRandomization
-from ._common import at_least_one, check_not_imported, environment, physics, preset
+from ._inventory import at_least_one, check_not_imported, environment, physics, preset
 from ._simulation_commands import RandomPolicy
 
 
