@@ -27,7 +27,7 @@ PLAIN += [
     for name in "_cli agents blocks data runs skills training vision".split()
 ]
 PLAIN += sorted((ROOT / "zoo" / "eqsim_zoo").glob("*.py"))
-PLAIN += [ROOT / "eqsim_pytest", *sorted((ROOT / "eqsim").glob("*.py"))]
+PLAIN += sorted((ROOT / "eqsim").glob("*.py"))
 PLAIN += [
     f for f in sorted((ROOT / "plugins").glob("*/*")) if f.name.startswith("eqsim_")
 ]

@@ -1,4 +1,4 @@
-"""What is installed: look-up of names given by users, tables, `eqsim list` and `eqsim show`."""
+"""Look-up of names given by users, tables, `eqsim list` and `eqsim show`."""
 
 import ast
 import difflib

@@ -1,4 +1,4 @@
-"""What is in an image: shapes with their poses, sizes and colors, and the camera.
+"""Content of an image: shapes with their poses, sizes and colors, and the camera.
 
 The viewer draws the same shapes."""
 

@@ -1,4 +1,4 @@
-"""What the laws of the conformance kit require: equal trees, equal shapes, finite values,
+"""Requirements of the laws of the conformance kit: equal trees, equal shapes, finite values,
 unchanged programs, and derivatives that agree with finite differences.
 
 `tree_allclose` and `check_gradients` are also for tests outside the kit. The file reads in

@@ -1,4 +1,4 @@
-"""What is shown at which time: a simulation with its history, or a recording.
+"""Frames over time: a simulation with its history, or a recording.
 
 `Session` holds the frames and moves between them. Below, a `System` becomes an environment
 without a task, and trajectories become frames. Nothing here draws.
