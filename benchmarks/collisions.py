@@ -21,7 +21,7 @@ from _tables import caption, circumstances, table, write
 from scipy.spatial.transform import Rotation
 
 import eqsim
-from eqsim.testing._collider import contact_points
+from eqsim.testing.component_laws import contact_points
 
 
 MARGIN = 0.02

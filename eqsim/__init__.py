@@ -18,6 +18,7 @@ from . import (
     kinematics as kinematics,
     model as model,
     pipelines as pipelines,
+    plugins as plugins,
     randomize as randomize,
     render as render,
     spatial as spatial,
@@ -25,9 +26,7 @@ from . import (
     viewer as viewer,
     wrappers as wrappers,
 )
-from ._discovery import PluginWarning as PluginWarning
-from ._errors import CommandError as CommandError, RESULTS as RESULTS
-from ._handshake import API_VERSION as API_VERSION
+from ._errors import RESULTS as RESULTS
 from ._loops import scan as scan
 from ._policies import (
     AbstractAgent as AbstractAgent,
@@ -35,13 +34,6 @@ from ._policies import (
     AbstractOnlineAgent as AbstractOnlineAgent,
     AbstractRecurrentAgent as AbstractRecurrentAgent,
     agent_policy as agent_policy,
-)
-from ._registry import (
-    AGENTS as AGENTS,
-    DynamicCommand as DynamicCommand,
-    ENVS as ENVS,
-    PIPELINES as PIPELINES,
-    PluginError as PluginError,
 )
 from ._rollout import rollout as rollout
 from ._trajectory import (
@@ -67,6 +59,7 @@ from .pipelines import (
     Positional as Positional,
     Spring as Spring,
 )
+from .plugins import AGENTS as AGENTS, ENVS as ENVS, PIPELINES as PIPELINES
 from .wrappers import (
     ActionRepeat as ActionRepeat,
     AutoReset as AutoReset,

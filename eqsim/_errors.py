@@ -35,21 +35,6 @@ class RESULTS(eqx.Enumeration):
     )
 
 
-class CommandError(Exception):
-    """Error that ends a command of `eqsim` with a message instead of a traceback.
-
-    **Arguments:**
-
-    - `message`: description of the error, and how to fix it.
-    - `status`: exit status of the process: 2 for invalid arguments, 1 for other
-        failures.
-    """
-
-    def __init__(self, message: str, status: int = 2):
-        Exception.__init__(self, message)
-        self.status = status
-
-
 def check_shape(name: str, value: Any, dims: dict[str, int]) -> None:
     """Raise `ValueError` unless `value` has the given dimensions and is floating point.
 

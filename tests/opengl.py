@@ -3,7 +3,7 @@
 import pytest
 
 from eqsim.render import NoOpenGL
-from eqsim.render._opengl import context
+from eqsim.render.drawing import context
 
 
 def _reason() -> str:

@@ -57,7 +57,7 @@ cases = (
     ("rich", "eqsim[cli]", command),
     ("tyro", "eqsim[cli]", command),
     ("rich", "eqsim[cli]", lambda: eqsim.rollout(env, policy, key, 3, progress=True)),
-    ("viser", "eqsim[viewer]", lambda: eqsim.viewer.show(env, np.zeros((3, 1)))),
+    ("viser", "eqsim[viewer]", lambda: eqsim.viewer.launch(env, np.zeros((3, 1)))),
     ("pytest", "eqsim[testing]", lambda: parametrize_with_checks([env])),
     ("matplotlib", "eqsim-zoo[cli]", lambda: write_curves(["x"], "x.png")),
     ("rich", "eqsim-zoo[cli]", Bar),

@@ -1,34 +1,48 @@
-"""Commands of `eqsim`, with their options."""
+"""The commands of `eqsim` with their options, and how one is found and run.
+
+tyro reads options and help from signatures and docstrings. Other packages publish commands
+under the entry points `eqsim.commands`: a function, a dictionary of functions by name, or a
+`DynamicCommand`, which returns the function for given arguments.
+"""
 
 import os
 import pathlib
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import tyro
 
-from .._discovery import PluginWarning
-from .._errors import CommandError
-from .._registry import DynamicCommand, PluginError
 from ..envs import is_import_path
+from ..plugins import CommandError, COMMANDS, DynamicCommand, PluginError, PluginWarning
 from ..render import NoOpenGL
-from ._check import check_plugin, ChecksFailed
-from ._commands import published, summaries
-from ._control import ControlRequest, run_control, Solver
-from ._identify import Objective, Request as Identification, run_identify
-from ._list import list_all
-from ._names import UsageError
-from ._new import new_plugin
-from ._plugins import Kind, list_plugins, show_plugin
-from ._rollout import Request, run_rollout
-from ._show import show
-from ._view import run_view, ViewRequest
+from ._identify_command import Objective, Request as Identification, run_identify
+from ._inventory import list_all, show
+from ._plugin_commands import (
+    check_plugin,
+    Kind,
+    list_plugins,
+    new_plugin,
+    show_plugin,
+)
+from ._simulation_commands import (
+    ControlRequest,
+    Request,
+    run_control,
+    run_rollout,
+    Solver,
+)
+from ._view_command import run_view, ViewRequest
 
 
 _Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+
+
 _Plugin = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+
+
+# --- Built-in commands ---
 
 
 def _list() -> None:
@@ -80,7 +94,6 @@ def _view(
     length: int = 300,
     seed: int = 0,
     export: str | None = None,
-    host: str = "127.0.0.1",
     port: int | None = None,
     dark: bool = False,
 ) -> None:
@@ -97,11 +110,10 @@ def _view(
         length: maximum number of control steps of an export.
         seed: random seed of initial states, parameters and actions.
         export: write an HTML file that plays a rollout, instead of serving the page.
-        host: address to listen on; access from other machines requires a token.
-        port: port to listen on; by default the first free port from 8080 to 8099.
+        port: port to listen on; by default the first free one from 8080.
         dark: use dark colors.
     """
-    where = export, host, port, dark
+    where = export, port, dark
     run_view(
         ViewRequest(target, env, pipeline, num_envs, randomize, length, seed, *where)
     )
@@ -194,7 +206,7 @@ def _plugins_list(
         timeout: time limit of each import with `--check`, s.
     """
     if not timeout > 0:
-        raise UsageError(f"`--timeout` must be positive, got {timeout}.")
+        raise CommandError(f"`--timeout` must be positive, got {timeout}.")
     list_plugins(json, check, timeout)
 
 
@@ -239,12 +251,17 @@ _COMMANDS = {
     "identify": _identify,
     "plugins": _plugins,
 }
+
+
 _PLUGIN_COMMANDS = {
     "list": _plugins_list,
     "show": _plugins_show,
     "check": _plugins_check,
     "new": _plugins_new,
 }
+
+
+# --- Running a command ---
 
 
 def run(argv: Sequence[str]) -> int:
@@ -277,11 +294,9 @@ def _run(argv: list[str]) -> int:
         )
     except CommandError as error:
         return _failed(error, error.status)
-    except UsageError as error:
-        return _failed(error, 2)
     except BrokenPipeError:
         raise
-    except (ChecksFailed, PluginError, NoOpenGL, FloatingPointError, OSError) as error:
+    except (PluginError, NoOpenGL, FloatingPointError, OSError) as error:
         return _failed(error, 1)
     except OverflowError as error:
         return _failed(f"A number among the arguments is too large ({error}).", 2)
@@ -330,3 +345,69 @@ def _say(message, category, filename, lineno, file=None, line=None) -> None:
     else:
         text = warnings.formatwarning(message, category, filename, lineno, line)
         print(text, file=sys.stderr, end="")
+
+
+# --- Commands of other packages ---
+
+
+Command = Callable | dict[str, Callable] | DynamicCommand
+
+
+# Commands of packages that may not be installed.
+_ELSEWHERE = {
+    name: "eqsim-zoo" for name in ("train", "resume", "eval", "evaluate", "runs")
+}
+
+
+def published(name: str) -> Command | None:
+    """Import and return the command of the given name; None if no package has it.
+
+    **Raises:** `PluginError` if it cannot be used; `CommandError` if it belongs to a
+    package that is not installed.
+    """
+    if name not in COMMANDS.names() and name not in COMMANDS.hidden():
+        if name in _ELSEWHERE:
+            package = _ELSEWHERE[name]
+            raise CommandError(
+                f"The command {name!r} comes with the package {package}, which is not "
+                f"installed. Run `pip install '{package}[cli]'`."
+            )
+        return None
+    return _checked(name, COMMANDS.get(name))
+
+
+def summaries() -> tuple[dict[str, Callable], list[str]]:
+    """Return stand-ins for all published commands, with their documentation, and the
+    errors of broken ones. All commands are imported; broken ones are left out."""
+    found, broken = {}, []
+    for name in COMMANDS.names():
+        try:
+            found[name] = _stand_in(_checked(name, COMMANDS.get(name)))
+        except PluginError as error:
+            broken.append(str(error))
+    return found, broken
+
+
+def _checked(name: str, value: Any) -> Command:
+    group = isinstance(value, Mapping) and value and all(map(callable, value.values()))
+    if group:
+        return dict(value)
+    if callable(value) or isinstance(value, DynamicCommand):
+        return value
+    raise PluginError(
+        f"The command {name!r} must be a function, a dictionary of functions by name, "
+        f"or a `DynamicCommand`, got {value!r}. Report this to the authors of the "
+        "package."
+    )
+
+
+def _stand_in(command: Command) -> Callable:
+    def nothing() -> None: ...
+
+    if isinstance(command, DynamicCommand):
+        nothing.__doc__ = command.summary
+    elif isinstance(command, dict):
+        nothing.__doc__ = f"Subcommands: {', '.join(command)}."
+    else:
+        nothing.__doc__ = command.__doc__
+    return nothing

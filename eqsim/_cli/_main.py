@@ -1,3 +1,5 @@
+"""The function that the shell calls, which checks that the extra `cli` is installed."""
+
 import importlib.util
 import sys
 from collections.abc import Sequence

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .._errors import check_type
-from .._registry import ENVS, PIPELINES
 from ..pipelines import AbstractPipeline
+from ..plugins import ENVS, PIPELINES
 from ._env import AbstractEnv
 
 

@@ -1,37 +1,33 @@
-"""Conformance kit for environments, pipelines, agents, constraints and colliders."""
+"""The conformance kit for environments, pipelines, agents, colliders and constraints, and
+what tests of differentiable code need.
+
+`check_conformance` checks an object; `parametrize_with_checks` turns the same checks into
+tests of pytest, and `eqsim plugins check NAME` runs them for an installed plugin.
+`check_gradients` and `tree_allclose` are for tests of any function.
+
+Files in reading order: `conformance` (how checks are called and reported), `comparisons`
+(what laws require: equal trees, unchanged programs, derivatives that agree with finite
+differences), then the laws: `_environment_laws`, `_pipeline_laws`, `_agent_laws` with
+`probes` (environments with known solutions), and `component_laws` (colliders and
+constraints). `random_system` (in `_random_system`, on `_random_parts` and
+`_random_actuators`) generates robots for tests of functions that take one. Only tests,
+plugins and the command line import this package.
+"""
 
 from . import probes as probes
-from ._agent import agent_checks as agent_checks, check_agent as check_agent
-from ._check import (
-    Check as Check,
-    ConformanceError as ConformanceError,
-    NotApplicable as NotApplicable,
-    Outcome as Outcome,
-    outcomes as outcomes,
-    Report as Report,
-    Status as Status,
-)
-from ._collider import (
-    check_collider as check_collider,
-    collider_checks as collider_checks,
-)
-from ._compare import Comparison as Comparison, tree_allclose as tree_allclose
-from ._constraint import (
-    check_constraint as check_constraint,
-    constraint_checks as constraint_checks,
-)
-from ._env import check_env as check_env, env_checks as env_checks
-from ._gradients import check_gradients as check_gradients
-from ._kernels import check_kernels as check_kernels
-from ._parametrize import (
-    checks_of as checks_of,
-    parametrize_with_checks as parametrize_with_checks,
-)
-from ._pipeline import (
-    check_pipeline as check_pipeline,
-    pipeline_checks as pipeline_checks,
-)
 from ._random_system import (
     random_configuration as random_configuration,
     random_system as random_system,
+)
+from .comparisons import (
+    check_gradients as check_gradients,
+    tree_allclose as tree_allclose,
+)
+from .component_laws import check_kernels as check_kernels
+from .conformance import (
+    check_collider as check_collider,
+    check_conformance as check_conformance,
+    check_constraint as check_constraint,
+    ConformanceError as ConformanceError,
+    parametrize_with_checks as parametrize_with_checks,
 )

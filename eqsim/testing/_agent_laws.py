@@ -1,19 +1,30 @@
-"""Checks of agents: programs and learning."""
+"""Laws of agents, which act and learn on `eqsim.testing.probes`.
+
+First the kit: an agent, its compiled programs, and states that are computed when a law first
+needs them. Then the laws of programs (compiled, batched, repeated), of actions, and of
+learning. `LAWS` lists them all. The docstring of a law is its requirement, and advice for the
+case that it fails.
+"""
+
+import functools as ft
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
+from jaxtyping import Array, Float
 
 from .._errors import is_key
-from .._policies import AbstractRecurrentAgent
-from ._agent_kit import act, AgentKit, first_state, iterate, mean_reward
-from ._check import NotApplicable
-from ._compare import same_shapes, tree_allclose
-from ._tools import (
+from .._policies import AbstractAgent, AbstractOnlineAgent, AbstractRecurrentAgent
+from ..envs import AbstractEnv
+from .comparisons import (
+    counted_jit,
     moved,
     no_trace,
+    NotApplicable,
     require,
     require_arrays,
     require_equal,
@@ -22,6 +33,9 @@ from ._tools import (
     require_rebuild,
     require_round_trip,
     rounding,
+    row_of,
+    same_shapes,
+    tree_allclose,
 )
 from .probes import (
     action_reward,
@@ -31,6 +45,101 @@ from .probes import (
     observed_reward,
     Probe,
 )
+
+
+@counted_jit
+def first_state(agent, key, env):
+    """Initialize the agent, compiled."""
+    return agent.init(key, env)
+
+
+@counted_jit
+def iterate(agent, state, env):
+    """Run one iteration of learning, compiled."""
+    return agent.iterate(state, env)
+
+
+@eqx.filter_jit
+def act(agent, state, obs, key):
+    """Compute an action, compiled."""
+    return agent.act(state, obs, key=key)
+
+
+@eqx.filter_jit
+def mean_reward(agent, state, env):
+    """Compute the mean reward of deterministic actions in a probe."""
+    return env.mean_reward(lambda obs: agent.act(state, obs))
+
+
+WRAP = "__eqsim_wrap__"
+"""Static method of an agent class that wraps an environment so that the agent can act
+in it. The agent then learns from another reward than that of the probe."""
+
+
+class AgentKit:
+    """An agent, and quantities that are computed when a check first needs them."""
+
+    def __init__(
+        self, agent: AbstractAgent, iterations: int, build: Callable[[], Any] | None
+    ):
+        self.agent, self.iterations, self.build = agent, iterations, build
+        self.keys = jr.split(jr.key(0), 3)
+
+    @ft.cached_property
+    def wrap(self) -> Callable[[AbstractEnv], AbstractEnv] | None:
+        """Return the function that wraps a probe for this agent; None if it needs no
+        wrapper."""
+        for cls in type(self.agent).__mro__:
+            if WRAP in vars(cls):
+                return vars(cls)[WRAP].__func__
+        return None
+
+    def probe(self, probe: Probe) -> AbstractEnv:
+        """Return a probe with the wrappers that the agent needs."""
+        return probe if self.wrap is None else self.wrap(probe)
+
+    @ft.cached_property
+    def env(self) -> AbstractEnv:
+        """A probe whose reward depends on the action."""
+        return self.probe(action_reward())
+
+    @ft.cached_property
+    def observed(self) -> AbstractEnv:
+        """A probe whose best action depends on the observation."""
+        return self.probe(observed_action_reward())
+
+    def online(self) -> AbstractOnlineAgent:
+        """Return the agent, if it collects its own data."""
+        if not isinstance(self.agent, AbstractOnlineAgent):
+            raise NotApplicable(
+                f"`{type(self.agent).__name__}` has no `iterate`, and the batches of its "
+                "`update` are unknown"
+            )
+        return self.agent
+
+    @ft.cached_property
+    def first(self) -> Any:
+        """The state of the untrained agent."""
+        return first_state(self.agent, self.keys[0], self.env)
+
+    @ft.cached_property
+    def second(self) -> tuple[Any, dict[str, Array]]:
+        """State and metrics after one iteration."""
+        return iterate(self.online(), self.first, self.env)
+
+    @property
+    def state(self) -> Any:
+        """A state, after one iteration if the agent has `iterate`."""
+        online = isinstance(self.agent, AbstractOnlineAgent)
+        return self.second[0] if online else self.first
+
+    @ft.cached_property
+    def obs(self) -> Float[Array, " nobs"]:
+        """An observation."""
+        return self.env.reset(self.keys[0])[1].obs
+
+
+# --- Laws ---
 
 
 def jit(kit: AgentKit) -> None:
@@ -146,7 +255,7 @@ def vmap(kit: AgentKit) -> None:
     together = _seeds(agent, kit.keys, env)
     for k, key in enumerate(kit.keys):
         alone = iterate(agent, first_state(agent, key, env), env)
-        row = jtu.tree_map(lambda x: x[k] if eqx.is_array(x) else x, together)
+        row = row_of(together, k)
         require_equal(f"seed {k} of a batch", row, alone, 100 * rounding(alone))
 
 
@@ -232,7 +341,7 @@ def learns_action(kit: AgentKit) -> None:
     best.
 
     Check the sign of the objective, advantages, and step sizes; or increase the budget:
-    `check_agent(agent, iterations=...)`.
+    `check_conformance(agent, iterations=...)`.
     """
     _learns(kit, action_reward())
 
@@ -242,7 +351,7 @@ def learns_observation(kit: AgentKit) -> None:
     of the best.
 
     Check the observations of the policy and the value function: order, time, scale; or
-    increase the budget: `check_agent(agent, iterations=...)`.
+    increase the budget: `check_conformance(agent, iterations=...)`.
     """
     _learns(kit, observed_action_reward())
 
@@ -261,3 +370,26 @@ def _learns(kit: AgentKit, env: Probe) -> None:
         f"after {kit.iterations} iterations the mean reward is {reward:.3g}; the best is 1, "
         "and 0.9 is expected"
     )
+
+
+# A law with the names of those that must hold for it to be meaningful, causes first.
+_ALIKE = "jit", "structure"
+_LEARNS = *_ALIKE, "finite"
+LAWS = {
+    jit: (),
+    structure: ("jit",),
+    deterministic: ("jit",),
+    keys: ("jit", "deterministic"),
+    action: ("jit",),
+    bounds: ("action",),
+    memory: ("action",),
+    hyperparameters: (),
+    serialization: ("jit",),
+    rebuild: (),
+    vmap: (*_ALIKE, "deterministic"),
+    retrace: _ALIKE,
+    metrics: ("jit",),
+    finite: _ALIKE,
+    learns_action: (*_LEARNS, "action"),
+    learns_observation: (*_LEARNS, "learns_action"),
+}

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ._free_robot import FreeRobot
-from ._physics import Mode
+from ._physics import AbstractSlider, Mode
 from ._scene import VISIBLE_GROUPS
-from ._session import Session
-from ._sliders import AbstractSlider
+from ._session import FreeRobot, Session
 
 
 _SPEEDS = {"0.1x": 0.1, "0.25x": 0.25, "0.5x": 0.5, "1x": 1.0, "2x": 2.0, "4x": 4.0}
@@ -82,14 +80,14 @@ class Panel:
         return self.follow.value
 
     def refresh(self, rate: float) -> None:
-        """Write the time and the rewards of the moment, and move the slider of time.
+        """Write the time and the rewards of the frame, and move the slider of time.
 
         **Arguments:**
 
         - `rate`: simulated seconds per second.
         """
         session = self._session
-        now, last = session.moment, session.history[-1].time
+        now, last = session.frame, session.history[-1].time
         first = session.history[0].time
         self._time.max = max(last, first + session.dt)
         self._time.min = first

@@ -1,13 +1,102 @@
-"""The scene of a viser server."""
+"""Nodes of a viser server: arrangement of robots and camera, arrows for contact forces, and
+the scene that holds them."""
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from ..collision import contact_plan
 from ..model import System
-from ._layout import Layout
-from ._parts import colors_of, instances, Part, parts_of, quaternions, Shapes
+from ..render import Camera, camera_for
+from ..render.cameras import FIELD_OF_VIEW
+from ._triangles import colors_of, instances, Part, parts_of, quaternions, Shapes
+
+
+class Layout(NamedTuple):
+    """An arrangement of robots in a square grid.
+
+    - `offsets`: shift of each robot, m.
+    - `radius`: radius of a sphere around one robot, m.
+    - `look_at`, `position`: center of the view and position of the camera, m.
+    - `follows`: true if the robots walk about on the ground.
+    """
+
+    offsets: Float[np.ndarray, "robot 3"]
+    radius: float
+    look_at: Float[np.ndarray, "3"]
+    position: Float[np.ndarray, "3"]
+    follows: bool
+
+
+def layout(sys: System, count: int, spacing: float | None) -> Layout:
+    """Arrange robots.
+
+    **Arguments:**
+
+    - `sys`: one robot.
+    - `count`: number of robots.
+    - `spacing`: distance of neighbors, m; 0 for robots in the same place. By default
+        about twice the radius of a robot.
+    """
+    camera = camera_for(sys)
+    radius = camera.distance * math.tan(math.radians(FIELD_OF_VIEW / 2)) / 1.1
+    spacing = 2.0 * radius if spacing is None else spacing
+    columns = math.ceil(math.sqrt(count))
+    place = np.arange(count)
+    cells = np.stack([place % columns, place // columns, 0 * place], axis=1)
+    offsets = spacing * (cells - 0.5 * (cells.max(axis=0) + cells.min(axis=0)))
+    extent = float(np.max(np.linalg.norm(offsets, axis=1)))
+    look_at = np.array(camera.lookat)
+    back = camera.distance * (1.0 + 0.8 * extent / radius)
+    position = look_at - back * _direction(camera, count > 1)
+    return Layout(offsets, radius, look_at, position, camera.follow is not None)
+
+
+def _direction(camera: Camera, many: bool) -> np.ndarray:
+    """Return the direction of view; more from above for many robots."""
+    elevation = math.radians(min(camera.elevation, -30.0) if many else camera.elevation)
+    # Not along an axis, so that depth shows.
+    azimuth = math.radians(camera.azimuth + 25.0)
+    level = math.cos(elevation)
+    return np.array(
+        [level * math.cos(azimuth), level * math.sin(azimuth), math.sin(elevation)]
+    )
+
+
+def arrows(
+    pos: Float[np.ndarray, "robot ncon 3"],
+    force: Float[np.ndarray, "robot ncon 3"],
+    scale: float,
+    longest: float,
+    offsets: Float[np.ndarray, "robot 3"],
+) -> Float[np.ndarray, "n 2 3"]:
+    """Return start and end of an arrow for each contact that pushes.
+
+    **Arguments:**
+
+    - `scale`: length of an arrow per force, m/N.
+    - `longest`: length at which arrows are cut, as impacts last one step, m.
+    - `offsets`: shift of each robot, m.
+    """
+    length = scale * np.linalg.norm(force, axis=-1)
+    start = pos + offsets[:, None]
+    shown = length > 1e-2 * longest
+    cut = scale * np.minimum(1.0, longest / np.maximum(length, 1e-12))
+    return np.stack([start, start + cut[..., None] * force], axis=-2)[shown]
+
+
+def force_scale(sys: System, radius: float) -> float:
+    """Return the scale, m/N, at which the weight of the robot is as long as its radius."""
+    gravity = float(np.linalg.norm(np.asarray(sys.gravity)))
+    weight = float(np.sum(np.asarray(sys.links.mass))) * (gravity or 9.81)
+    return radius / max(weight, 1e-9)
+
+
+def has_contacts(sys: System) -> bool:
+    """Return true if shapes of the robot may touch."""
+    return bool(contact_plan(sys).point_pairs)
 
 
 VISIBLE_GROUPS = (0, 1, 2)

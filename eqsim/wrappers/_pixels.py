@@ -5,7 +5,7 @@ from jaxtyping import Array, Float
 
 from ..envs import AbstractEnv, Timestep
 from ..render import Camera, camera_for, draw
-from ..render._draw import check_image
+from ..render.drawing import check_image
 from ._randomization import robot
 from ._wrapper import AbstractReport, check_env
 

@@ -1,6 +1,7 @@
-"""The command `eqsim`, within this process."""
+"""`eqsim list`, `show`, `rollout`, `control` and `view`."""
 
 import importlib.util
+import json
 import subprocess
 import sys
 import warnings
@@ -14,12 +15,12 @@ from helpers import tree_allclose
 from opengl import needs_opengl
 from PIL import Image
 from toys import Rail
+from viewer_models import POINT
 
 import eqsim
-from eqsim import randomize
-from eqsim._cli import main
-from eqsim._cli._rollout import RandomPolicy
-from eqsim._discovery import Plugin
+from eqsim import randomize, viewer
+from eqsim._cli._simulation_commands import RandomPolicy
+from eqsim.plugins import Plugin, RUNS
 from eqsim.wrappers import AutoReset, DomainRandomization, TimeLimit
 
 
@@ -35,22 +36,15 @@ def rail(monkeypatch):
     monkeypatch.setitem(eqsim.ENVS._registered, "looping", looping)
 
 
-def run(capsys, *argv):
-    """The exit status, and what was printed, on one line each."""
-    status = main(argv)
-    printed = capsys.readouterr()
-    return status, " ".join(printed.out.split()), " ".join(printed.err.split())
-
-
-def test_help(capsys):
-    status, out, err = run(capsys)
+def test_help(run):
+    status, out, err = run()
     assert status == 0 and not err
     assert all(command in out for command in ("list", "show", "rollout", "plugins"))
-    status, out, _ = run(capsys, "rollout", "--help")
+    status, out, _ = run("rollout", "--help")
     assert status == 0 and "--num-envs" in out and "--randomize" in out
 
 
-def test_list(capsys, monkeypatch):
+def test_list(run, monkeypatch):
     """Other packages are named, and not imported for it."""
     plugins = eqsim.ENVS.plugins()
     foreign = Plugin("far", "no_such_module:Env", "third-party", "1.2", "Far away.")
@@ -58,19 +52,19 @@ def test_list(capsys, monkeypatch):
     monkeypatch.setitem(plugins, "far", foreign)
     monkeypatch.setitem(plugins, "odd", odd)
     monkeypatch.setattr(eqsim.ENVS, "_errors", {})
-    status, out, err = run(capsys, "list")
+    status, out, err = run("list")
     assert status == 0
     for name in (*eqsim.ENVS.names(), *eqsim.PIPELINES.names(), *randomize.presets()):
         assert name in out
     assert "far third-party Far away." in out
     assert "odd odd-one broken, see below" in out and "no such: target" in err
     assert "no_such_module" not in err
-    status, _, err = run(capsys, "show", "far")
+    status, _, err = run("show", "far")
     assert status == 1 and "third-party 1.2" in err and "no_such_module" in err
 
 
-def test_show(capsys, rail):
-    status, out, _ = run(capsys, "show", "point_mass", "--pipeline", "spring")
+def test_show(run, rail):
+    status, out, _ = run("show", "point_mass", "--pipeline", "spring")
     assert status == 0
     expected = (
         "point 2 kg",
@@ -84,61 +78,73 @@ def test_show(capsys, rail):
     )
     for text in expected:
         assert text in out, text
-    status, out, _ = run(capsys, "show", "looping")
+    status, out, _ = run("show", "looping")
     assert status == 0 and "Rail in TimeLimit in AutoReset" in out
     assert "motor0 [-2, 3]" in out and "observation 4" in out
 
 
-def test_show_descriptor(capsys, monkeypatch):
+def test_show_descriptor(run, monkeypatch):
     make = lambda: eqsim.wrappers.TorsoPosition(Rail(), 5.0)
     monkeypatch.setitem(eqsim.ENVS._registered, "placed", make)
-    status, out, _ = run(capsys, "show", "eqsim:point_mass")
+    status, out, _ = run("show", "eqsim:point_mass")
     assert status == 0 and "PointMass" in out
-    status, out, _ = run(capsys, "show", "placed")
+    status, out, _ = run("show", "placed")
     assert status == 0 and "descriptor x [-5, 5] y [-5, 5]" in out
 
 
+# Lines, and words of the message: the field, its value, or the remedy.
 WRONG = {
-    "show antt": "no environment 'antt'. Did you mean 'ant'",
-    "show point_mass --pipeline sprong": "no pipeline 'sprong'. Did you mean 'spring'",
-    "show looping --pipeline spring": "has no option 'pipeline'",
-    "rollout point_mass --randomize hardd": "randomization 'hardd'. Did you mean 'hard'",
-    "rollout point_mass --num-envs 0": "`--num-envs` must be at least 1, got 0",
-    "rollout point_mass --length -3": "`--length` must be at least 1, got -3",
-    "rollout looping --randomize hard": "'looping' resets itself (`AutoReset`)",
+    "show antt": "environment 'antt'. Did you mean 'ant'",
+    "show point_mass --pipeline sprong": "'sprong'. Did you mean 'spring'",
+    "show looping --pipeline spring": "no option 'pipeline'",
+    "rollout point_mass --randomize hardd": "'hardd'. Did you mean 'hard'",
+    "rollout point_mass --num-envs 0": "`--num-envs`",
+    "rollout point_mass --length -3": "got -3",
+    "rollout looping --randomize hard": "`AutoReset`",
     "rollout point_mass --num-envs x": "--num-envs",
+    f"rollout point_mass --length {'9' * 30}": "too large",
     "rollout": "ENV",
     "roll": "roll",
+    "control reachr": "Did you mean 'reacher'",
+    "control reacher --horizon 0": "`--horizon`",
+    "control reacher --contact -1": "got -1.0",
+    "view nothing": "environment 'nothing'",
+    "view nothing.xml": "'nothing.xml'",
+    "view runs/nothing": "'runs/nothing'",
+    "view . --pipeline spring": "`--pipeline` does not apply to runs",
+    "view point_mass --num-envs 0": "`--num-envs`",
+    "view point_mass --randomize nothing": "'nothing'",
+    "view point_mass --port 70000": "got 70000",
     "plugins lst": "lst",
-    "plugins list --timeout 0": "`--timeout` must be positive, got 0.0",
-    "plugins show antt": "no plugin 'antt'. Did you mean 'ant'",
-    "plugins show ant --kind pipeline": "no pipeline 'ant'",
+    "plugins list --timeout 0": "got 0.0",
+    "plugins show antt": "plugin 'antt'. Did you mean 'ant'",
+    "plugins show ant --kind pipeline": "pipeline 'ant'",
     "plugins check ant --kind robot": "robot",
     "plugins new my-robot": "--kind",
 }
 
 
 @pytest.mark.parametrize("line", WRONG)
-def test_wrong_arguments(capsys, rail, line, tmp_path, monkeypatch):
+def test_wrong_arguments(run, rail, line, tmp_path, monkeypatch):
     """Status 2 and a sentence, before anything is computed or written."""
     monkeypatch.chdir(tmp_path)
-    status, out, err = run(capsys, *line.split())
+    status, out, err = run(line)
     assert status == 2 and WRONG[line] in err and "Traceback" not in err
     assert not out and not list(tmp_path.iterdir())
 
 
-def test_missing_packages(capsys, monkeypatch):
+def test_missing_packages(run, monkeypatch):
     find = importlib.util.find_spec
     missing = lambda name: None if name == "tyro" else find(name)
     monkeypatch.setattr(importlib.util, "find_spec", missing)
-    status, out, err = run(capsys, "list")
+    status, out, err = run("list")
     assert status == 1 and not out
     assert "needs tyro" in err and "pip install 'eqsim[cli]'" in err
 
 
-def test_unwritable(capsys, rail, tmp_path):
+def test_unwritable(run, rail, tmp_path):
     (tmp_path / "file").write_text("")
-    status, _, err = run(capsys, "rollout", "rail", "--out", f"{tmp_path}/file/x")
+    status, _, err = run("rollout", "rail", "--out", f"{tmp_path}/file/x")
     assert status == 1 and "file" in err
 
 
@@ -153,11 +159,11 @@ def expected_arrays(env, num_envs, length, seed):
 
 @pytest.mark.parametrize("name, preset", [("rail", "masses"), ("looping", None)])
 @pytest.mark.quick_cases("looping-None")
-def test_rollout(capsys, rail, tmp_path, name, preset):
+def test_rollout(run, rail, tmp_path, name, preset):
     """The numbers are those of `eqsim.rollout`, and the table is of them."""
     line = f"rollout {name} --num-envs 5 --length 12 --seed 3 --out {tmp_path}/a/b.npz"
     options = () if preset is None else ("--randomize", preset)
-    status, out, err = run(capsys, *line.split(), *options)
+    status, out, err = run(*line.split(), *options)
     assert (status, err) == (0, "")
     env = looping()
     if preset is not None:
@@ -202,10 +208,10 @@ def _check_picture(path):
             assert np.mean(part < 200) > 0.002
 
 
-def test_rollout_of_fast(capsys, tmp_path):
+def test_rollout_of_fast(run, tmp_path):
     """Another pipeline, one environment, and motors without bounds."""
     line = f"rollout point_mass --pipeline positional --num-envs 1 --length 4 --out {tmp_path}/x"
-    status, out, _ = run(capsys, *line.split())
+    status, out, _ = run(line)
     assert status == 0 and "1 environments" not in out.split("wrote")[1]
     with np.load(tmp_path / "x.npz") as file:
         assert file["observations"].shape == (1, 4, 2)
@@ -215,17 +221,11 @@ def test_rollout_of_fast(capsys, tmp_path):
     assert (tmp_path / "x.png").exists() and not (tmp_path / "x.gif").exists()
 
 
-def test_no_episode_has_ended(capsys, rail, tmp_path):
-    line = f"rollout looping --num-envs 2 --length 3 --out {tmp_path}/x"
-    status, out, _ = run(capsys, *line.split())
-    assert status == 0 and "none has ended" in out and "length 3 0" in out
-
-
 @needs_opengl
 @pytest.mark.slow
-def test_animation(capsys, rail, tmp_path):
+def test_animation(run, rail, tmp_path):
     line = f"rollout rail --num-envs 2 --length 5 --picture --out {tmp_path}/x"
-    status, out, _ = run(capsys, *line.split(), "--randomize", "masses")
+    status, out, _ = run(*line.split(), "--randomize", "masses")
     assert status == 0 and "x.gif" in out
     with Image.open(tmp_path / "x.gif") as image:
         assert image.n_frames == 5
@@ -248,18 +248,11 @@ def test_policy(getkey):
     assert x[:, 2].min() >= 1.0 and x[:, 3].max() <= -1.0
 
 
-def test_numbers_that_are_too_large(capsys):
-    """One message instead of a traceback."""
-    for argv in (("--length", "9" * 30), ("--seed", "9" * 30)):
-        status, _, err = run(capsys, "rollout", "point_mass", *argv)
-        assert status == 2 and "too large" in err
-
-
-def test_a_command_restores_the_warnings_of_its_caller(capsys):
+def test_a_command_restores_the_warnings_of_its_caller(run):
     """Hook and filters are those from before, also after an error."""
     before = warnings.showwarning, list(warnings.filters)
     for argv in (("list",), ("show", "no_such_environment")):
-        run(capsys, *argv)
+        run(*argv)
         assert (warnings.showwarning, list(warnings.filters)) == before
 
 
@@ -275,3 +268,139 @@ def test_closed_pipe_prints_no_message(words):
         run.stdout.close()
         assert run.stderr.read() == b""
         assert run.wait() == 1
+
+
+@pytest.mark.parametrize("solver", ("ilqr", "cem"))
+@pytest.mark.quick_cases("cem")
+def test_writes_a_plan(solver, run, tmp_path):
+    """The plan is better than its first guess; the page needs no other file."""
+    file = tmp_path / "new" / "plan"
+    options = "--horizon", "10", "--steps", "5", "--samples", "16", "--out", str(file)
+    status, out, err = run("control", "reacher", "--solver", solver, *options)
+    assert status == 0, err
+    report = json.loads(file.with_suffix(".json").read_text())
+    assert report["cost"] < report["before"]
+    with np.load(file.with_suffix(".npz"), allow_pickle=False) as arrays:
+        assert arrays["q"].shape[0] == 11 and arrays["actions"].shape == (10, 2)
+        assert np.all(np.abs(arrays["actions"]) <= 1.0)
+        np.testing.assert_allclose(arrays["rewards"].sum(), report["return"], rtol=1e-5)
+        assert ("gains" in arrays) == (solver == "ilqr")
+    page = file.with_suffix(".html").read_text()
+    assert "data:image/png;base64," in page and 'src="http' not in page
+    assert str(report["result"]) in page
+    assert "plan.html" in out
+
+
+@needs_opengl
+@pytest.mark.slow  # Compiles once more, for pictures.
+def test_animation_of_a_plan(run, tmp_path):
+    file = tmp_path / "plan"
+    options = "--solver", "mppi", "--horizon", "3", "--steps", "1", "--samples", "4"
+    status, _, err = run(
+        "control", "reacher", *options, "--picture", "--out", str(file)
+    )
+    assert status == 0, err
+    with Image.open(file.with_suffix(".gif")) as image:
+        assert image.n_frames == 4
+
+
+@pytest.fixture
+def view_names(monkeypatch, tmp_path):
+    """An environment, and a folder to run in."""
+    monkeypatch.setitem(eqsim.ENVS._registered, "rail", Rail)
+    monkeypatch.setattr(RUNS, "_plugins", {})
+    monkeypatch.setattr(viewer.Viewer, "wait", lambda _: pytest.fail("a page opened"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "point.xml").write_text(POINT)
+
+
+def exported(monkeypatch):
+    """What `export` is called with; it writes nothing."""
+    calls = []
+
+    def export(robot, trajectory, path, **options):
+        calls.append((robot, trajectory, path, options))
+        return viewer.Page("<html></html>")
+
+    monkeypatch.setattr("eqsim._cli._view_command.export", export)
+    return calls
+
+
+def test_an_environment_and_its_recording(run, monkeypatch, tmp_path, view_names):
+    calls = exported(monkeypatch)
+    line = "view rail --num-envs 2 --randomize masses --length 4 --export a.html --dark"
+    status, out, err = run(line)
+    assert (status, err) == (0, "") and "wrote a.html" in out
+    robot, trajectory, path, options = calls.pop()
+    assert isinstance(robot, eqsim.DomainRandomization) and str(path) == "a.html"
+    assert trajectory.action.shape[:2] == (2, 4) and options["dark"]
+    mass = np.asarray(trajectory.state.changed.links.mass)
+    assert not np.allclose(mass[0], mass[1])
+
+    assert run("rollout rail --num-envs 3 --length 5 --out r")[0] == 0
+    assert run("view r.npz --num-envs 2 --export b.html")[0] == 0
+    robot, q, _, options = calls.pop()
+    with np.load("r.npz") as file:
+        np.testing.assert_array_equal(q, file["q"][:2])
+        assert options["dt"] == float(file["dt"])
+    status, _, err = run("view r.npz --randomize masses")
+    assert status == 2 and "does not apply to recordings" in err
+
+
+def test_a_model_and_a_saved_robot(run, monkeypatch, view_names):
+    calls = exported(monkeypatch)
+    assert run("view point.xml --length 5 --export a.html")[0] == 0
+    env, trajectory, *_ = calls.pop()
+    # A robot without a task does nothing, and falls.
+    np.testing.assert_array_equal(trajectory.action, 0.0)
+    assert np.all(np.diff(np.asarray(trajectory.state.q)[0, :, 0]) < 0.0)
+    eqsim.save("robot.eqsim", env.sys)
+    line = "view robot.eqsim --length 1 --pipeline spring --export a.html"
+    assert run(line)[0] == 0
+    spring = calls.pop()[0]
+    assert spring.sys.geoms.names == env.sys.geoms.names
+    assert isinstance(spring.pipeline, eqsim.Spring)
+
+
+def test_the_folder_of_a_run(run, monkeypatch, tmp_path, view_names):
+    calls = exported(monkeypatch)
+    status, _, err = run(f"view {tmp_path}")
+    assert status == 2 and "Install eqsim-zoo" in err
+
+    def reader(folder):
+        if not (tmp_path / "mine").exists():
+            raise FileNotFoundError("not mine")
+        assert folder == str(tmp_path)
+        return Rail(), lambda obs, key: 0.25 * jnp.ones(2)
+
+    monkeypatch.setitem(RUNS._registered, "reader", reader)
+    status, _, err = run(f"view {tmp_path}")
+    assert status == 2 and "reader: not mine" in err
+    (tmp_path / "mine").touch()
+    assert run(f"view {tmp_path} --length 3 --export a.html")[0] == 0
+    np.testing.assert_array_equal(calls.pop()[1].action, 0.25)
+
+
+def test_files_that_cannot_be_shown(run, view_names, tmp_path):
+    (tmp_path / "bad.xml").write_text("<mujoco><nothing/></mujoco>")
+    np.savez("bad.npz", allow_pickle=False, x=np.zeros(1))
+    for line, words in {
+        "view bad.xml": "'bad.xml'",
+        "view bad.npz": "neither a recording",
+        "view point.xml --pipeline nothing": "pipeline 'nothing'",
+    }.items():
+        status, _, err = run(line)
+        assert status == 2 and words in err
+
+
+def test_the_page_is_served_until_it_is_closed(run, monkeypatch, view_names):
+    opened = []
+    monkeypatch.setattr(viewer.Viewer, "wait", lambda self: opened.append(self.url))
+    status, out, _ = run("view point.xml --port 0")
+    assert status == 0 and f"open {opened[0]} (Ctrl-C stops)" in out
+
+
+def test_viewer_without_the_extra(run, monkeypatch, view_names):
+    monkeypatch.setitem(sys.modules, "viser", None)
+    status, _, err = run("view point.xml")
+    assert status == 1 and "pip install 'eqsim[viewer]'" in err

@@ -92,27 +92,26 @@ def test_files(capsys, tmp_path):
         assert run.returncode == 0, run.stdout
 
 
+# Refused names, and words of the reason and of the advice.
 NAMES = {
-    "1robot": "Try 'my-1robot'",
-    "a/b": "ASCII letters and digits.*Try 'my-a-b'",
-    "-x": "",
-    "größe": "ASCII letters and digits",
-    "ant": "there already is an environment 'ant'.*Try 'my-ant'",
-    "class": "is a Python keyword",
-    "json": "would hide another module 'json'",
-    "EQsim": "would hide another module 'eqsim'",
-    "Bool": "its class would hide",
-    "jaxtyping": "a module 'jaxtyping' is already installed",
+    "1robot": ("'my-1robot'",),
+    "a/b": ("ASCII", "'my-a-b'"),
+    "-x": (),
+    "größe": ("ASCII",),
+    "ant": ("environment 'ant'", "'my-ant'"),
+    "class": ("keyword",),
+    "json": ("module 'json'",),
+    "EQsim": ("module 'eqsim'",),
+    "Bool": ("class",),
+    "jaxtyping": ("installed",),
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_names_that_will_not_do(capsys, tmp_path, name):
-    status, _, err = new(capsys, name, "--kind", "env", "--out", tmp_path)
-    assert status == 2 and not list(tmp_path.iterdir())
-    words = " ".join(err.split())
-    for part in NAMES[name].split(".*"):
-        assert part in words
+def test_refused_names(capsys, tmp_path):
+    for name, words in NAMES.items():
+        status, _, err = new(capsys, name, "--kind", "env", "--out", tmp_path)
+        assert status == 2 and not list(tmp_path.iterdir())
+        assert all(part in err for part in words), err
 
 
 def test_env(written):

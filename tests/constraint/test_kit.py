@@ -58,8 +58,8 @@ def robot(cone):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: type(kind).__name__)
 def test_kinds(kind):
-    report = check_constraint(kind, *robot("pyramidal"))
-    assert len(report.names(report.outcomes[0].status)) == 5
+    found = check_constraint(kind, *robot("pyramidal"))
+    assert len(set(found.values())) == 1
 
 
 class Stop(AbstractConstraint):
@@ -131,5 +131,5 @@ def test_wrong_cost_is_found():
 
 
 def test_needs_a_constraint():
-    with pytest.raises(TypeError, match="AbstractConstraint"):
+    with pytest.raises(TypeError, match="a constraint, got 'limit'"):
         check_constraint("limit", *robot("pyramidal"))

@@ -13,7 +13,7 @@ import pytest
 import eqsim
 import eqsim_zoo
 from eqsim._cli import main
-from eqsim._registry import COMMANDS, RUNS
+from eqsim.plugins import COMMANDS, RUNS
 from eqsim_zoo._cli import view_run
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 import eqsim
 import eqsim_zoo
-from eqsim._cli import _check, _control, _plugins, _rollout, _view, main
+from eqsim._cli import _plugin_commands, _simulation_commands, _view_command, main
 
 from .models import MODELS
 from .mutations import word
@@ -28,8 +28,7 @@ _COMMANDS = {
         "show": "--pipeline",
         "rollout": "--pipeline --num-envs --length --seed --randomize --out --picture",
         "view": (
-            "--pipeline --num-envs --randomize --length --seed --export --host "
-            "--port --dark"
+            "--pipeline --num-envs --randomize --length --seed --export --port --dark"
         ),
         "control": (
             "--solver --pipeline --horizon --steps --samples --contact --seed "
@@ -77,8 +76,9 @@ class Kind:
     def __init__(self, folder):
         self.here = folder / "here"
         # Work that takes long; what comes before it has checked the arguments.
-        places = [(_rollout, "_run"), (_control, "_solved"), (_view, "_show")]
-        places += [(_view, "_export"), (_check, "outcomes"), (_plugins, "probe")]
+        places = [(_simulation_commands, "_run"), (_simulation_commands, "_solved")]
+        places += [(_view_command, "_show"), (_view_command, "_export")]
+        places += [(_plugin_commands, "outcomes"), (_plugin_commands, "probe")]
         places += [(eqsim.identify, "fit")]
         for name, work in (
             ("_train", "train"),
@@ -90,7 +90,7 @@ class Kind:
         for module, name in places:
             assert hasattr(module, name), f"{module.__name__}.{name} is gone"
             setattr(module, name, _reached)
-        _control.eqx = Stub  # type: ignore
+        _simulation_commands.eqx = Stub  # type: ignore
         os.chdir(self.here)
         self._write()
 

@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 
 import eqsim.identify
-from eqsim._cli._view import subject_of
+from eqsim._cli._view_command import subject_of
 from eqsim_zoo.data import load_data, save_data
 
 from .mutations import archive, arrays_changed, changed, damaged, foreign
@@ -68,10 +68,9 @@ class Kind:
     WRITES = ()
 
     def __init__(self, folder):
-        from eqsim._cli._names import UsageError
-        from eqsim._errors import CommandError
+        from eqsim.plugins import CommandError
 
-        self.REFUSALS = (ValueError, FileNotFoundError, UsageError, CommandError)
+        self.REFUSALS = (ValueError, FileNotFoundError, CommandError)
         self.folder, self.path = folder, folder / "x.npz"
         self.layouts = _layouts(self.path)
 

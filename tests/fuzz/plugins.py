@@ -3,8 +3,8 @@
 import sys
 from random import Random
 
-from eqsim import AGENTS, ENVS, PIPELINES, PluginError
-from eqsim._registry import Registry
+from eqsim import AGENTS, ENVS, PIPELINES
+from eqsim.plugins import PluginError, Registry
 
 from .mutations import damaged, word
 

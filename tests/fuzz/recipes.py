@@ -31,7 +31,7 @@ _OPTIONS = ({}, {"frame_skip": 2}, {"reset_noise": 0.1}, {"no_such": 1})
 class Kind:
     """Law: agents, environments and plans are made, or `ValueError` is raised."""
 
-    REFUSALS = (ValueError, eqsim.PluginError)
+    REFUSALS = (ValueError, eqsim.plugins.PluginError)
     WRITES = ()
 
     def __init__(self, folder):

@@ -17,8 +17,7 @@ def check_wheel(path: pathlib.Path, one: Distribution) -> list[str]:
         names = set(archive.namelist())
         info = f"{one.stem}.dist-info"
         expected = {f"{info}/licenses/LICENSE", f"{info}/METADATA"}
-        typed = [package for package in one.packages if package != "eqsim_pytest"]
-        expected |= {f"{package}/py.typed" for package in typed}
+        expected |= {f"{package}/py.typed" for package in one.packages}
         problems = [f"{name} is missing" for name in sorted(expected - names)]
         tops = {name.split("/")[0] for name in names} - {*one.packages, info}
         problems += [f"{name} does not belong in a wheel" for name in sorted(tops)]

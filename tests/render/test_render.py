@@ -43,7 +43,7 @@ def test_shapes_are_placed_as_by_mujoco(ball, getkey):
     """Centers and axes of the shapes, at random coordinates."""
     import mujoco
 
-    from eqsim.render._shapes import place
+    from eqsim.render.cameras import place
 
     model = mujoco.MjModel.from_xml_string(BALL)
     data = mujoco.MjData(model)

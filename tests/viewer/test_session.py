@@ -1,5 +1,6 @@
 """Time, sliders and actions, without a page."""
 
+import re
 from types import SimpleNamespace
 
 import equinox as eqx
@@ -13,12 +14,11 @@ from viewer_models import point
 
 import eqsim
 from eqsim import viewer
-from eqsim.viewer._arrows import arrows
+from eqsim.viewer._pages import start_server, stop_server
 from eqsim.viewer._panel import Panel
 from eqsim.viewer._physics import contact_forces, Mode, see, Setup
-from eqsim.viewer._server import start_server, stop_server
-from eqsim.viewer._session import Session
-from eqsim.viewer._trajectories import recorded_moments
+from eqsim.viewer._scene import arrows
+from eqsim.viewer._session import recorded_frames, Session
 
 
 TRACES = []
@@ -29,7 +29,7 @@ def gravity(sys):
     return sys.gravity
 
 
-SLIDER = viewer.Value(gravity, -20.0, 5.0, 2)
+SLIDER = viewer.ValueSlider(gravity, -20.0, 5.0, 2)
 ENV = viewer.as_environment(point())
 SETUP = Setup(ENV, (SLIDER,), randomize=eqsim.randomize.masses(0.5, 1.5))
 
@@ -38,8 +38,8 @@ def session(count=1, setup=SETUP):
     return Session(setup, np.array([-9.81]), jr.key(0), count)
 
 
-def heights(moments):
-    return np.array([np.asarray(moment.robots.state.q)[:, 0] for moment in moments])
+def heights(frames):
+    return np.array([np.asarray(frame.robots.state.q)[:, 0] for frame in frames])
 
 
 def test_a_simulation_is_that_of_the_environment():
@@ -48,13 +48,13 @@ def test_a_simulation_is_that_of_the_environment():
     here.ctrl[:] = 2.0
     for _ in range(5):
         here.advance()
-    mass = np.asarray(here.moment.robots.changed.links.mass)[:, 0]
+    mass = np.asarray(here.frame.robots.changed.links.mass)[:, 0]
     acceleration = 2.0 / mass - 9.81
     dt, n = 0.01, 5
     # Semi-implicit Euler.
     expected = acceleration * dt**2 * n * (n + 1) / 2
-    np.testing.assert_allclose(heights([here.moment])[0], expected, rtol=1e-9)
-    assert len(set(mass.tolist())) == 3 and here.moment.time == pytest.approx(0.05)
+    np.testing.assert_allclose(heights([here.frame])[0], expected, rtol=1e-9)
+    assert len(set(mass.tolist())) == 3 and here.frame.time == pytest.approx(0.05)
 
 
 def test_moving_a_slider_changes_the_robot_and_compiles_nothing():
@@ -66,7 +66,7 @@ def test_moving_a_slider_changes_the_robot_and_compiles_nothing():
         here.values[0] = value
         here.reset()
         here.advance()
-        speeds[value] = np.asarray(here.moment.robots.state.qd)[:, 0]
+        speeds[value] = np.asarray(here.frame.robots.state.qd)[:, 0]
     assert len(TRACES) == count
     for value, speed in speeds.items():
         np.testing.assert_allclose(speed, 0.01 * value, rtol=1e-9, atol=1e-12)
@@ -87,10 +87,10 @@ def test_going_on_from_an_earlier_moment_drops_later_ones():
 def test_time_passes_at_the_speed_that_is_chosen():
     here = session(3)
     here.advance()
-    start = here.moment.time
+    start = here.frame.time
     here.speed = 0.5
     assert not here.tick(0.011) and here.tick(0.012)
-    assert here.moment.time == pytest.approx(start + 0.01)
+    assert here.frame.time == pytest.approx(start + 0.01)
     here.playing = False
     assert not here.tick(10.0)
 
@@ -98,7 +98,7 @@ def test_time_passes_at_the_speed_that_is_chosen():
 def test_reset_to_a_keyframe():
     here = session(3)
     here.reset("high")
-    np.testing.assert_array_equal(heights([here.moment]), 2.0)
+    np.testing.assert_array_equal(heights([here.frame]), 2.0)
     np.testing.assert_array_equal(here.ctrl, [3.0])
     here.ctrl[0] = 1.0  # A slider, which does not change the keyframe.
     assert ENV.sys.keyframe("high").ctrl[0] == 3.0
@@ -109,10 +109,10 @@ def test_sources_of_actions():
     here = session(2, Setup(ENV, (SLIDER,), policy))
     assert here.mode is Mode.POLICY
     here.advance()
-    np.testing.assert_array_equal(np.asarray(here.moment.robots.action), 1.5)
+    np.testing.assert_array_equal(np.asarray(here.frame.robots.action), 1.5)
     here.mode = Mode.RANDOM
     here.advance()
-    drawn = np.asarray(here.moment.robots.action)
+    drawn = np.asarray(here.frame.robots.action)
     assert np.all(np.abs(drawn) <= 20.0) and drawn[0] != drawn[1]
 
 
@@ -131,23 +131,23 @@ def test_memory_of_a_controller():
     by itself (an environment that resets itself) or by the page; and in a recording
     that is simulated further."""
     task = eqsim.TimeLimit(eqsim.make("point_mass"), 3)
-    # The page shows the first moment of the next episode in place of the last one.
+    # The page shows the first frame of the next episode in place of the last one.
     for env, third in ((task, 0.0), (eqsim.AutoReset(task), 2.0)):
         here = Session(Setup(env, (), Counter()), np.zeros(0), jr.key(0), 2)
         actions = []
         for mode in "PPPPSPP":
             here.mode = Mode.POLICY if mode == "P" else Mode.SLIDERS
             here.advance()
-            actions.append(float(here.moment.robots.action[1, 0]))
+            actions.append(float(here.frame.robots.action[1, 0]))
         last = 0.0 if third == 0.0 else 1.0
         assert actions == [0.0, 1.0, third, 0.0, 0.0, last, 0.0]
     trajectory = eqsim.rollout(task, Counter(), jr.split(jr.key(1), 2), 3)
-    _, moments = recorded_moments(task, trajectory, None)
-    here = Session(Setup(task, (), Counter()), np.zeros(0), jr.key(0), 2, moments)
-    here.seek(moments[1].time)
+    _, frames = recorded_frames(task, trajectory, None)
+    here = Session(Setup(task, (), Counter()), np.zeros(0), jr.key(0), 2, frames)
+    here.seek(frames[1].time)
     here.simulates = True
     here.advance()
-    np.testing.assert_array_equal(here.moment.robots.action, 0.0)
+    np.testing.assert_array_equal(here.frame.robots.action, 0.0)
 
 
 def test_episodes_that_end_start_again():
@@ -157,19 +157,19 @@ def test_episodes_that_end_start_again():
     ended = False
     for _ in range(12):
         here.advance()
-        assert np.all(np.abs(np.asarray(here.moment.robots.state.q)) <= 1.0)
-        ended |= bool(np.any(np.asarray(here.moment.robots.timestep.first)))
+        assert np.all(np.abs(np.asarray(here.frame.robots.state.q)) <= 1.0)
+        ended |= bool(np.any(np.asarray(here.frame.robots.timestep.first)))
     assert ended
     here.restarts = False
     for _ in range(12):
         here.advance()
-    assert np.all(np.asarray(here.moment.robots.state.q) > 1.0)
+    assert np.all(np.asarray(here.frame.robots.state.q) > 1.0)
 
 
 def test_contact_forces_carry_the_weight():
-    resting = recorded_moments(point(), np.full((2, 1), -0.90036726), 0.01)[1]
+    resting = recorded_frames(point(), np.full((2, 1), -0.90036726), 0.01)[1]
     here = Session(Setup(ENV), np.zeros(0), jr.key(0), 1, resting)
-    pos, force = contact_forces(here.setup, here.parameters, here.moment.robots)
+    pos, force = contact_forces(here.setup, here.parameters, here.frame.robots)
     state = jax.tree_util.tree_map(lambda x: jnp.asarray(x[0]), resting[0].robots.state)
     found = eqx.filter_jit(ENV.pipeline.contacts)(ENV.sys, state, jnp.zeros(1))
     np.testing.assert_allclose(force[0], found.force, rtol=1e-9)
@@ -193,104 +193,73 @@ def test_a_rollout_is_played_and_goes_on():
     trajectory = eqsim.rollout(
         env, policy, jr.split(jr.key(1), 3), 9, stop=lambda timestep: timestep.done
     )
-    _, moments = recorded_moments(env, trajectory, None)
+    _, frames = recorded_frames(env, trajectory, None)
     valid = np.asarray(trajectory.valid)
-    assert len(moments) == np.flatnonzero(valid.any(axis=0)).max() + 1
+    assert len(frames) == np.flatnonzero(valid.any(axis=0)).max() + 1
     state = lambda k: jax.tree_util.tree_map(lambda x: x[:, k], trajectory.state)
-    here = Session(Setup(env, (), policy), np.zeros(0), jr.key(0), 3, moments)
-    for k in range(len(moments) - 1):
-        assert tree_allclose(here.moment.robots.state, state(k))
+    here = Session(Setup(env, (), policy), np.zeros(0), jr.key(0), 3, frames)
+    for k in range(len(frames) - 1):
+        assert tree_allclose(here.frame.robots.state, state(k))
         here.advance()
     # The step of the recording is that of the simulation.
-    here.seek(moments[1].time)
+    here.seek(frames[1].time)
     here.simulates = True
     here.advance()
-    assert tree_allclose(here.moment.robots.state, state(2))
-    seen = see(here.setup, here.parameters, here.moment.robots)
+    assert tree_allclose(here.frame.robots.state, state(2))
+    seen = see(here.setup, here.parameters, here.frame.robots)
     np.testing.assert_allclose(seen.root[:, 0], env.physics(state(2)).q[:, 0])
 
 
 def test_coordinates_are_played_in_a_loop():
     q = np.linspace(0.0, 1.0, 12).reshape(2, 2, 3, 1)
-    _, moments = recorded_moments(point(), q, 0.5)
-    assert [moment.time for moment in moments] == [0.0, 0.5, 1.0]
-    np.testing.assert_array_equal(heights(moments), q.reshape(4, 3).T)
-    here = Session(Setup(ENV), np.zeros(0), jr.key(0), 4, moments)
+    _, frames = recorded_frames(point(), q, 0.5)
+    assert [frame.time for frame in frames] == [0.0, 0.5, 1.0]
+    np.testing.assert_array_equal(heights(frames), q.reshape(4, 3).T)
+    here = Session(Setup(ENV), np.zeros(0), jr.key(0), 4, frames)
     for _ in range(3):
         here.advance()
     assert here.index == 0
 
 
-@pytest.mark.parametrize(
-    "arguments, error, match",
-    [
-        ((np.zeros((3, 2)), None), ValueError, r"shape .* got \(3, 2\)"),
-        ((np.zeros(1), None), ValueError, "time, 1"),
-    ],
-)
-def test_coordinates_of_another_shape(arguments, error, match):
-    with pytest.raises(error, match=match):
-        recorded_moments(point(), *arguments)
+def _mass(low=0.0):
+    return viewer.ScaleSlider(lambda s: s.links.mass, low, 2.0)
 
 
-def test_what_is_no_robot():
-    with pytest.raises(TypeError, match="ant"):
-        viewer.as_environment("ant")
+def _launch(where, *arguments):
+    slider = viewer.ValueSlider(where, *arguments)
+    return viewer.launch(point(), sliders={"a": slider})
+
+
+# What is refused, the error, and words of its message.
+REFUSED = [
+    (lambda: recorded_frames(point(), np.zeros((3, 2)), None), ValueError, "(3, 2)"),
+    (lambda: recorded_frames(point(), np.zeros(1), None), ValueError, "time, 1"),
+    (lambda: viewer.as_environment("ant"), TypeError, "ant"),
+    (lambda: _mass(2.0), ValueError, "got 2.0 and 2.0"),
+    (lambda: viewer.launch(point(), sliders={"a": 3}), TypeError, "'a'"),
+    (lambda: _launch(lambda s: s.links.names, -1.0, 0.0), ValueError, "'a' cannot"),
+    (
+        lambda: _launch(lambda s: s.gravity, -1.0, 0.0, 2),
+        ValueError,
+        "from -1.0 to 0.0",
+    ),
+    (lambda: _launch(lambda s: s.gravity, -20.0, 0.0), ValueError, "`index`"),
+    (lambda: viewer.launch(point(), num_envs=0), ValueError, "`num_envs`"),
+    (lambda: viewer.launch(point(), port=70000), ValueError, "65535, got 70000"),
+    (lambda: viewer.export(point(), np.zeros((2, 1)), fps=0.0), ValueError, "`fps`"),
+]
+
+
+@pytest.mark.parametrize("make, error, words", REFUSED)
+def test_errors(make, error, words):
+    with pytest.raises(error, match=re.escape(words)):
+        make()
+
+
+def test_a_batch_is_no_robot():
     batch = eqx.filter_vmap(lambda _: point())(jnp.arange(2))
     with pytest.raises(ValueError, match="batch of shape"):
         viewer.as_environment(batch)
-
-
-@pytest.mark.parametrize(
-    "make, error, match",
-    [
-        (
-            lambda: viewer.Scale(lambda s: s.links.mass, 2.0, 2.0),
-            ValueError,
-            "got 2.0 and 2.0",
-        ),
-        (
-            lambda: viewer.Value(lambda s: s.gravity, 1.0, 0.0),
-            ValueError,
-            "got 1.0 and 0.0",
-        ),
-        (lambda: viewer.show(point(), sliders={"a": 3}), TypeError, "sliders"),
-        (
-            lambda: viewer.show(
-                point(), sliders={"a": viewer.Scale(lambda s: s.links.names)}
-            ),
-            ValueError,
-            "slider 'a' cannot be applied",
-        ),
-        (
-            lambda: viewer.show(
-                point(), sliders={"a": viewer.Value(lambda s: s.gravity, -1.0, 0.0, 2)}
-            ),
-            ValueError,
-            r"slider 'a' goes from -1.0 to 0.0 .* the robot has",
-        ),
-        (
-            lambda: viewer.show(
-                point(), sliders={"a": viewer.Value(lambda s: s.gravity, -20.0, 0.0)}
-            ),
-            ValueError,
-            "an `index`, or `Scale`",
-        ),
-        (
-            lambda: viewer.show(point(), num_envs=0),
-            ValueError,
-            "`num_envs` must be an integer of at least 1, got 0",
-        ),
-        (
-            lambda: viewer.export(point(), np.zeros((2, 1)), fps=0.0),
-            ValueError,
-            "`fps`",
-        ),
-    ],
-)
-def test_errors(make, error, match):
-    with pytest.raises(error, match=match):
-        make()
 
 
 def test_default_sliders_leave_the_robot_as_it_is():
@@ -309,7 +278,7 @@ def test_default_sliders_leave_the_robot_as_it_is():
 def test_the_panel_ignores_values_that_the_page_does_not_offer():
     """Messages need not come from the page: no value of a control stops the simulation."""
     here = session()
-    server = start_server("test", False)
+    server = start_server(False)
     try:
         panel = Panel(server, here, {"gravity": SLIDER}, True, [0], lambda k, on: None)
         before = here.values.copy(), here.ctrl.copy(), here.speed, here.mode
@@ -326,7 +295,7 @@ def test_the_panel_ignores_values_that_the_page_does_not_offer():
                 panel.refresh(1.0)
         after = here.values, here.ctrl, here.speed, here.mode
         assert tree_allclose(before[:2], after[:2]) and before[2:] == after[2:]
-        assert panel.force_length == 1.0 and here.moment.time == 0.0
+        assert panel.force_length == 1.0 and here.frame.time == 0.0
         (slider,) = (
             handle
             for handle in server.gui._gui_input_handle_from_uuid.values()

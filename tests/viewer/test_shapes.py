@@ -10,9 +10,18 @@ from viewer_models import point, shapes
 
 import eqsim
 from eqsim.io.mjcf import write_mjcf
-from eqsim.render._shapes import place
-from eqsim.viewer._parts import colors_of, instances, parts_of, Shapes
-from eqsim.viewer._solids import box, cylinder, height_field, mesh, sphere
+from eqsim.render.cameras import place
+from eqsim.viewer._triangles import (
+    box,
+    colors_of,
+    cylinder,
+    height_field,
+    instances,
+    mesh,
+    parts_of,
+    Shapes,
+    sphere,
+)
 
 
 def volume(solid):

@@ -56,7 +56,7 @@ def test_each_episode_has_its_own():
 
 @pytest.mark.slow
 def test_conforms():
-    testing.check_env(ENV)
+    testing.check_conformance(ENV)
 
 
 def test_bad_goals():

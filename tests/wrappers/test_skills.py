@@ -121,7 +121,7 @@ def test_every_episode_has_a_skill_of_its_own():
 
 @pytest.mark.slow
 def test_conforms():
-    testing.check_env(Skills(probes.point_mass(), OneHotSkills(3), 0.1))
+    testing.check_conformance(Skills(probes.point_mass(), OneHotSkills(3), 0.1))
 
 
 def test_refuses():

@@ -114,7 +114,7 @@ def test_no_wall_clock():
     assert [*wall_clocks("a = path.stat().st_mtime_ns")] == ["stat().st_mtime_ns"]
     assert [*wall_clocks("a = os.path.getmtime(b)")] == ["path.getmtime"]
     assert [*wall_clocks("from os.path import getmtime")] == ["getmtime"]
-    packages = [ROOT / "eqsim", ROOT / "eqsim_pytest", ROOT / "zoo" / "eqsim_zoo"]
+    packages = [ROOT / "eqsim", ROOT / "zoo" / "eqsim_zoo"]
     packages += (ROOT / "plugins").glob("eqsim-*/eqsim_*")
     files = [path for package in packages for path in package.rglob("*.py")]
     assert len(files) > 100

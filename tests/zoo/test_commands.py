@@ -24,7 +24,7 @@ from zoo.states import without_times
 import eqsim
 import eqsim_zoo as zoo
 from eqsim._cli import main
-from eqsim._registry import COMMANDS
+from eqsim.plugins import COMMANDS
 from eqsim.testing import probes
 from eqsim_zoo import load_run
 from eqsim_zoo._cli import view_run
@@ -357,7 +357,7 @@ from toys import Rail
 from zoo.search import Search
 import eqsim
 from eqsim._cli import main
-from eqsim._registry import COMMANDS
+from eqsim.plugins import COMMANDS
 from eqsim_zoo import _cli
 COMMANDS.register("train", _cli.train_agent, replace=True)
 eqsim.AGENTS.register("search", Search)

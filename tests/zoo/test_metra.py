@@ -146,7 +146,7 @@ def test_evaluations_have_the_intrinsic_return():
 
 @pytest.mark.slow
 def test_conforms():
-    testing.check_agent(zoo.METRA(sac=TINY, hidden=(8,)))
+    testing.check_conformance(zoo.METRA(sac=TINY, hidden=(8,)))
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from zoo.search import Search
 import eqsim
 import eqsim_zoo as zoo
 from eqsim._cli import main
-from eqsim._registry import COMMANDS, RUNS
+from eqsim.plugins import COMMANDS, RUNS
 from eqsim_zoo._cli import view_run
 from eqsim_zoo.runs import EnvironmentWarning
 from eqsim_zoo.training._result import ended

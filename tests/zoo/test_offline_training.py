@@ -66,7 +66,7 @@ def practising(agent, **options):
 @pytest.mark.parametrize("name", quick_and_slow("bc"))
 def test_conforms(name):
     """To the conformance kit, but for learning, as what it is given has no meaning."""
-    testing.check_agent(practising(AGENTS[name]))
+    testing.check_conformance(practising(AGENTS[name]))
 
 
 @pytest.mark.parametrize("name", quick_and_slow("iql"))

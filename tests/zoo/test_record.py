@@ -19,7 +19,7 @@ from zoo.search import Search
 import eqsim
 from eqsim import AutoReset, TimeLimit
 from eqsim._cli import main
-from eqsim._registry import COMMANDS
+from eqsim.plugins import COMMANDS
 from eqsim.wrappers import Pixels, ResetMode
 from eqsim_zoo import evaluate
 from eqsim_zoo.blocks import Squash

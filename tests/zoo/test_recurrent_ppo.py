@@ -20,7 +20,7 @@ from zoo.datasets import assert_same
 import eqsim
 from eqsim import AutoReset, TimeLimit
 from eqsim._cli import main
-from eqsim._registry import COMMANDS
+from eqsim.plugins import COMMANDS
 from eqsim.testing import parametrize_with_checks, probes
 from eqsim_zoo import evaluate, load_run, RecurrentPPO
 from eqsim_zoo._cli import view_run

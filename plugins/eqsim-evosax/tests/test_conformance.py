@@ -22,4 +22,4 @@ def test_agent(strategy):
         noise=0.2,
         learning_rate=0.05,
     )
-    testing.check_agent(agent)
+    testing.check_conformance(agent)

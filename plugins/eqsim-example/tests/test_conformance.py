@@ -6,19 +6,10 @@ These tests are all that a plugin needs to begin with: name the objects, and run
 import pytest
 from eqsim_example import BallBeam, CrossEntropy, Richardson
 
-from eqsim import testing
+from eqsim.testing import parametrize_with_checks
 
 
 @pytest.mark.slow
-def test_environment():
-    testing.check_env(BallBeam())
-
-
-@pytest.mark.slow
-def test_pipeline():
-    testing.check_pipeline(Richardson())
-
-
-@pytest.mark.slow
-def test_agent():
-    testing.check_agent(CrossEntropy())
+@parametrize_with_checks([BallBeam(), Richardson(), CrossEntropy()])
+def test_conformance(check):
+    check.run()

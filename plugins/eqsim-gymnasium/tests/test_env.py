@@ -10,7 +10,7 @@ from eqsim_gymnasium import EqsimEnv
 from gymnasium.utils.env_checker import check_env
 
 import eqsim
-from eqsim.bridges._compiled import _call
+from eqsim.bridges import _call
 
 
 CLASSIC = (

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from eqsim import CommandError
+from eqsim.plugins import CommandError
 
 from ..runs._checkpoint import CheckpointError
 from ..training._result import UnsavedError

@@ -11,7 +11,7 @@ import numpy as np
 import tyro
 from rich.console import Console
 
-from eqsim import CommandError
+from eqsim.plugins import CommandError
 
 from ..agents._skill_agent import AbstractSkillAgent
 from ..runs._folder import load_run

@@ -10,8 +10,9 @@ import numpy as np
 import tyro
 from rich.table import Table
 
-from eqsim import AbstractController, AbstractEnv, agent_policy, CommandError
+from eqsim import AbstractController, AbstractEnv, agent_policy
 from eqsim.envs import is_import_path
+from eqsim.plugins import CommandError
 
 from ..data import (
     About,

@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 import tyro
 
-from eqsim import CommandError
+from eqsim.plugins import CommandError
 
 from ..runs._curves import Series, write_curves
 from ._errors import sentences

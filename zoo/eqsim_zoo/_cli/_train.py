@@ -11,8 +11,9 @@ import tyro
 from rich.console import Console
 
 import eqsim
-from eqsim import AbstractAgent, AbstractOnlineAgent, CommandError
+from eqsim import AbstractAgent, AbstractOnlineAgent
 from eqsim.envs import is_import_path
+from eqsim.plugins import CommandError
 
 from ..agents._skill_agent import AbstractSkillAgent
 from ..runs import Plan, RunFolder

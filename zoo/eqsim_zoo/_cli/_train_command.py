@@ -57,4 +57,4 @@ def _options(names: Names) -> AgentOptions:
     return agent_options(learner, maker, RUN_OPTIONS)
 
 
-train_agent = eqsim.DynamicCommand(SUMMARY, _build)
+train_agent = eqsim.plugins.DynamicCommand(SUMMARY, _build)

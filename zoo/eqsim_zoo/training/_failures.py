@@ -12,7 +12,7 @@ from ._turn import EPISODES, float_paths, Report
 
 
 ADVICE = (
-    "`eqsim rollout` raises where it does not, and `eqsim.testing.check_env` looks closer; "
+    "`eqsim rollout` raises where it does not, and `eqsim.testing.check_conformance` looks closer; "
     "a shorter time step helps a robot that flies apart"
 )
 """Advice for an environment with values that are not finite."""
