@@ -49,6 +49,7 @@ def check(dtype, diverges):
             assert ours.energy <= 1.05 * theirs.energy + 1e-3, name
 
 
+@pytest.mark.slow  # `test_double_precision` has shapes of size zero.
 def test_box_without_thickness_lies_on_the_ground():
     """Its corners are at the height of its center; MuJoCo has four contacts."""
     model, q, _ = abuse.prepared("shapes of size zero")

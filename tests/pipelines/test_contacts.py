@@ -113,7 +113,7 @@ def settle(pipeline, sys, steps):
 
 
 @each
-@pytest.mark.quick_cases("Spring")
+@pytest.mark.slow  # `test_what_acts_acts_back` and `test_constraints_carry_weight` are quick.
 def test_weight_is_carried(pipeline):
     sys = load_mjcf(RESTING)
     state = settle(pipeline, sys, 400)

@@ -135,7 +135,7 @@ SPHERE_ON_BOX = """
 
 
 @pytest.mark.parametrize("edge, inward", ((0.2, -1.0), (-0.2, 1.0)))
-@pytest.mark.quick_cases("0.2--1.0")
+@pytest.mark.slow  # `test_aligned_sides` is the quick one.
 def test_a_sphere_over_the_edge_of_a_box(edge, inward):
     """It touches the face."""
     sys = load_mjcf(SPHERE_ON_BOX.format(cone="elliptic"))
@@ -150,6 +150,7 @@ def test_a_sphere_over_the_edge_of_a_box(edge, inward):
     check(speed, edge, inward)
 
 
+@pytest.mark.slow  # `constraint/test_softness.py` has the values.
 def test_the_shortest_time_constant():
     """`solref` of two time steps, the usual one at 0.01 s, is in its range."""
     sys = load_mjcf(SPHERE_ON_BOX.format(cone="pyramidal"))

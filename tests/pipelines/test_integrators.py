@@ -130,7 +130,7 @@ def test_random_systems(seeds, integrator):
 
 # Of lone free bodies `ImplicitFast` has the law of `Implicit`.
 @both
-@pytest.mark.quick_cases("implicitfast")
+@pytest.mark.slow  # The derivative matrix has steps with all laws of actuators.
 def test_gradients(integrator):
     """By every parameter, the state and the input; also at rest."""
     sys = load_mjcf(SMALL.format(integrator.value))

@@ -109,9 +109,8 @@ def swinging():
     return sys, start, 2 * exact(2) - exact(1)
 
 
-@pytest.mark.parametrize(
-    "kind", (pytest.param(Spring, marks=slow), Positional), ids=lambda x: x.__name__
-)
+@slow  # `test_joints.py` compares with closed forms.
+@pytest.mark.parametrize("kind", (Spring, Positional), ids=lambda x: x.__name__)
 def test_more_substeps_converge_to_joint_coordinates(swinging, kind):
     sys, start, target = swinging
     error = {}

@@ -13,7 +13,7 @@ import eqsim
 ROWS, BAD = 12, (3, 7)
 slow = pytest.mark.slow
 CASES = (
-    pytest.param("generalized", "on", id="generalized-kernels"),
+    pytest.param("generalized", "on", id="generalized-kernels", marks=slow),
     pytest.param("generalized", "off", id="generalized-xla", marks=slow),
     pytest.param("spring", "on", id="spring-kernels", marks=slow),
     pytest.param("spring", "off", id="spring-xla", marks=slow),
@@ -22,6 +22,7 @@ CASES = (
 )
 
 
+# `test_bad_robots.py` is the quick one.
 @pytest.mark.parametrize("pipeline, kernels", CASES)
 def test_ant(pipeline, kernels, monkeypatch):
     if kernels == "off":

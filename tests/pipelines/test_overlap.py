@@ -78,7 +78,6 @@ def run(pipeline, sys, start, length):
 @pytest.mark.parametrize("dt", (1e-3, 5e-3))
 @pytest.mark.parametrize("g", (-9.81, 0.0))
 @pytest.mark.quick_cases(
-    "-9.81-0.001-sphere-Spring",
     "-9.81-0.005-capsule-Positional",
     "0.0-0.005-sphere-Positional",
 )

@@ -91,6 +91,7 @@ def test_gradients_of_a_prepared_robot():
     assert any(np.any(np.asarray(x) != 0.0) for x in derived)
 
 
+@pytest.mark.slow  # `test_equal_results` is the quick one.
 def test_batches():
     """Robots that are prepared as a batch."""
     scales = jnp.array([0.5, 1.0, 2.0])

@@ -159,6 +159,7 @@ class Renamed(Contact):
     """Contacts by another name."""
 
 
+@pytest.mark.slow  # Compiles two solvers.
 def test_subclasses_are_contacts():
     sys = load_mjcf(
         """<mujoco><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 .09">
