@@ -1,6 +1,12 @@
-"""Fits parameters of a robot to recordings."""
+"""Fit parameters of a robot to recordings, and choose experiments for it.
+
+In reading order: `fit`, the preparation of its problem, the rounds of its solver (widths of
+contacts, bounds, noise, restarts), its result; `structural_identifiability` and
+`design_experiment`, which evaluate the same problem before there are data; checks.
+"""
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,32 +16,45 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._errors import check_count, check_numbers
-from ..model import System, validate as validate_system
+from .._loops import scan
+from ..kinematics import integrate
+from ..model import inactive_parameters, System, validate as validate_system
 from ..pipelines import AbstractPipeline, Generalized
-from ._arrow import eliminate
-from ._checks import (
-    check_channels,
-    check_influence,
-    check_split,
+from ._assessment import (
+    covariance,
+    Identifiability,
+    identifiability,
+    pseudo_inverse,
+    validate as validation,
+)
+from ._channels import (
+    AbstractMeasurement,
+    ChannelDelay,
+    JointPositions,
+    measurement,
     predicted_channels,
     tangent_widths,
-    warn_without_influence,
 )
-from ._covariance import covariance, pseudo_inverse
-from ._evaluate import prior_terms, Problem
-from ._identifiability import identifiability
-from ._measure import AbstractMeasurement, JointPositions, measurement
-from ._noise import estimated, floors
-from ._objective import AbstractObjective, Given, Simulation
-from ._recording import Recording
-from ._restarts import restarted
+from ._objectives import AbstractObjective, Given, Simulation
+from ._problem import AbstractLoss, FitProblem, prior_terms, SquareLoss
+from ._recordings import Recording
 from ._result import Result
-from ._robust import AbstractLoss, Square
-from ._signals import Delay
-from ._solver import Iterate, iterate_at, minimize, Solver
-from ._unknowns import AbstractUnknown, Context
-from ._validation import validate as validation
+from ._solver import (
+    eliminate,
+    estimated,
+    floors,
+    Iterate,
+    iterate_at,
+    minimize,
+    restarted,
+    Solver,
+)
+from ._unknowns import AbstractUnknown
 from ._windows import Cut, cut, Windows
+
+
+class IdentificationWarning(UserWarning):
+    """Something in the data or the parameters that cannot contribute to a fit."""
 
 
 _MOVES = 10
@@ -45,7 +64,7 @@ _MOVES = 10
 class Setup(NamedTuple):
     """A problem, its recordings and windows, first free numbers, their names and bounds."""
 
-    problem: Problem
+    problem: FitProblem
     runs: Sequence[Recording]
     found: Cut
     theta: np.ndarray
@@ -61,7 +80,7 @@ def fit(
     measure: Any = JointPositions(),
     windows: Windows = Windows(0.5),
     objective: AbstractObjective = Simulation(),
-    loss: AbstractLoss = Square(),
+    loss: AbstractLoss = SquareLoss(),
     noise: Mapping[str, Any] | None = None,
     pipeline: AbstractPipeline = Generalized(),
     smoothing: Sequence[float] = (),
@@ -153,7 +172,7 @@ def prepare(
     measure: AbstractMeasurement,
     pipeline: AbstractPipeline = Generalized(),
     objective: AbstractObjective = Simulation(),
-    loss: AbstractLoss = Square(),
+    loss: AbstractLoss = SquareLoss(),
 ) -> Setup:
     """Check everything that can be checked before a simulation.
 
@@ -165,12 +184,12 @@ def prepare(
     predicted = predicted_channels(sys, measure)
     check_channels(runs, predicted)
     widths = tangent_widths(sys, measure, predicted)
-    context = Context(sys, {"ctrl": sys.nu} | widths)
+    columns = {"ctrl": sys.nu} | widths
     starts, labels = [], []
     for name, unknown in unknowns.items():
-        starts.append(unknown.start(name, context))
-        labels += unknown.labels(name, context)
-    check_influence(sys, unknowns, context)
+        starts.append(unknown.start(name, sys, columns))
+        labels += unknown.labels(name, sys, columns)
+    check_influence(sys, unknowns, columns)
     given = Given(sys, pipeline, measure, runs, windows, widths)
     runs, channels, compared = objective.compare(given)
     found = cut(sys, runs, channels, windows, _before(unknowns))
@@ -185,7 +204,7 @@ def prepare(
         check_numbers(f"noise of {name!r}", value, lambda x: x > 0, "positive")
         sigma[name] = np.broadcast_to(np.asarray(value, float), sigma[name].shape)
     weight = 0.0 if windows.continuity is None else 1.0 / windows.continuity
-    problem = Problem(
+    problem = FitProblem(
         sys,
         tuple(unknowns.values()),
         sizes,
@@ -226,7 +245,7 @@ def _reached(problem, theta, starts, bounds, solver, noise, floor, told):
     return problem, now, outcome, bounds
 
 
-def _further(problem: Problem, now: Iterate, bounds: tuple[np.ndarray, np.ndarray]):
+def _further(problem: FitProblem, now: Iterate, bounds: tuple[np.ndarray, np.ndarray]):
     """Return free numbers to continue from, and bounds, which are wider where the data
     want another value than a logarithm can reach. A larger one starts from the minimum of
     the linear model of the data; a smaller one stays at its lower bound."""
@@ -282,7 +301,9 @@ def _noisy(problem, theta, starts, bounds, solver, noise, floor, told):
     return problem, now._replace(steps=steps), outcome
 
 
-def _result(problem: Problem, now: Iterate, outcome, found: Cut, runs, labels, bounds):
+def _result(
+    problem: FitProblem, now: Iterate, outcome, found: Cut, runs, labels, bounds
+):
     theta = jnp.asarray(now.theta)
     values = np.asarray(problem.values(theta))
     jacobian = np.asarray(jax.jacfwd(problem.values)(theta))
@@ -324,19 +345,19 @@ def _result(problem: Problem, now: Iterate, outcome, found: Cut, runs, labels, b
 
 def _before(unknowns: Mapping[str, AbstractUnknown]) -> float:
     """Return the longest delay of commands, s."""
-    delays = [x for x in unknowns.values() if isinstance(x, Delay)]
+    delays = [x for x in unknowns.values() if isinstance(x, ChannelDelay)]
     return max([x.upper for x in delays if x.channel == "ctrl"], default=0.0)
 
 
-def _bounds(problem: Problem, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _bounds(problem: FitProblem, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of a fit that starts from these free numbers."""
     parts = np.split(theta, np.cumsum(problem.sizes)[:-1])
     pairs = zip(problem.unknowns, parts, strict=True)
-    lower, upper = zip(*(unknown.bounds(part) for unknown, part in pairs))
+    lower, upper = zip(*(unknown.transform.bounds(part) for unknown, part in pairs))
     return np.concatenate(lower), np.concatenate(upper)
 
 
-def _smoothed(problem: Problem, width: float) -> Problem:
+def _smoothed(problem: FitProblem, width: float) -> FitProblem:
     if not isinstance(problem.pipeline, Generalized):
         raise ValueError(
             "`smoothing` needs the pipeline `Generalized`, got "
@@ -346,7 +367,7 @@ def _smoothed(problem: Problem, width: float) -> Problem:
     return eqx.tree_at(lambda p: p.pipeline, problem, pipeline)
 
 
-def _told(problem: Problem, progress, accepted):
+def _told(problem: FitProblem, progress, accepted):
     def told(now: Iterate) -> None:
         if accepted is not None:
             accepted(problem.model(jnp.asarray(now.theta)).sys)
@@ -367,3 +388,226 @@ def _prior_sd(hessian: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
     variance = np.diag(jacobian @ inverse @ jacobian.T)
     reached = np.abs(jacobian) @ known > 0
     return np.where(reached, np.sqrt(np.maximum(variance, 0.0)), np.inf)
+
+
+class Excitation(NamedTuple):
+    """An experiment.
+
+    - `time`, `ctrl`: commands to record with.
+    - `information`: log-determinant of the information about the parameters, with the
+        scales of `Identifiability` as a prior.
+    - `identifiability`: combinations that the experiment would tell.
+    """
+
+    time: np.ndarray
+    ctrl: np.ndarray
+    information: float
+    identifiability: Identifiability
+
+
+def structural_identifiability(
+    sys: System,
+    unknowns: Mapping[str, AbstractUnknown],
+    *,
+    measure: Any = JointPositions(),
+    noise: float = 1e-3,
+    length: float = 1.0,
+    motions: int = 8,
+    amplitude: float = 1.0,
+    pipeline: AbstractPipeline = Generalized(),
+    seed: int = 0,
+) -> Identifiability:
+    """Find which parameters random motions would tell.
+
+    Combinations in `unknown` cannot be told by any recording of these channels, or not
+    with this noise.
+
+    **Arguments:**
+
+    - `sys`, `unknowns`, `measure`: see `fit`.
+    - `noise`: standard deviation of all channels, in their units.
+    - `length`: length of each motion, s. `motions`: their number.
+    - `amplitude`: amplitude of the commands and of the initial velocities.
+    """
+    check_count("motions", motions)
+    rng = np.random.default_rng(seed)
+    time = np.arange(0.0, length, float(sys.dt))
+    ctrl = [amplitude * _sines(rng, time, sys.nu) for _ in range(motions)]
+    args = sys, unknowns, measurement(measure), pipeline, noise
+    return _evaluated(*args, time, ctrl, amplitude, rng)[0]
+
+
+def design_experiment(
+    sys: System,
+    unknowns: Mapping[str, AbstractUnknown],
+    length: float,
+    limits: float,
+    *,
+    measure: Any = JointPositions(),
+    noise: float = 1e-3,
+    candidates: int = 16,
+    pipeline: AbstractPipeline = Generalized(),
+    seed: int = 0,
+) -> Excitation:
+    """Choose the commands that tell most about parameters (D-optimal).
+
+    Candidates are sums of sines with random frequencies and phases, within limits. The
+    one with the largest log-determinant of the information is returned.
+
+    **Arguments:**
+
+    - `sys`, `unknowns`, `measure`, `noise`: see `structural_identifiability`.
+    - `length`: length of the experiment, s; it starts at rest in the reference pose.
+    - `limits`: largest absolute command.
+    - `candidates`: number of random commands.
+    """
+    check_count("candidates", candidates)
+    rng = np.random.default_rng(seed)
+    time = np.arange(0.0, length, float(sys.dt))
+    best = None
+    args = sys, unknowns, measurement(measure), pipeline, noise
+    for _ in range(candidates):
+        ctrl = _sines(rng, time, sys.nu)
+        ctrl *= limits / np.maximum(np.abs(ctrl).max(axis=0), 1e-12)
+        found, value = _evaluated(*args, time, [ctrl], 0.0, rng)
+        if best is None or value > best.information:
+            best = Excitation(time, ctrl, value, found)
+    assert best is not None
+    return best
+
+
+def _evaluated(
+    sys, unknowns, measure, pipeline, noise, time, ctrl, speed, rng
+) -> tuple[Identifiability, float]:
+    """Evaluate some motions by the Jacobians of a fit to their own simulation."""
+    runs = []
+    for k, u in enumerate(ctrl):
+        start = speed * rng.normal(size=sys.nv), speed * rng.normal(size=sys.nv)
+        runs.append(_simulated(sys, measure, pipeline, time, u, start, f"motion-{k}"))
+    states = {run.recording.name: run.start for run in runs}
+    window = Windows(
+        2 * time[-1],
+        start=lambda recording, row: states[recording.name],
+        start_sd=(1e-6, 1e-6),
+    )
+    recordings = [run.recording for run in runs]
+    channels = {name: noise for name in recordings[0].channels}
+    setup = prepare(sys, recordings, unknowns, window, channels, measure, pipeline)
+    problem, theta = setup.problem, setup.theta
+    now = iterate_at(problem, theta, np.zeros(problem.batch.sd.shape), 0)
+    jacobian = np.asarray(jax.jacfwd(problem.values)(jnp.asarray(theta)))
+    to_values = np.linalg.inv(jacobian)
+    prior_free = now.arrow._replace(
+        theta=np.asarray(now.blocks.hessian)[:, : len(theta), : len(theta)].sum(axis=0)
+    )
+    information = to_values.T @ eliminate(prior_free).matrix @ to_values
+    scale = problem.scales(jnp.asarray(theta))
+    found = identifiability(information, scale, setup.labels)
+    return found, float(np.log1p(found.singular_values**2).sum())
+
+
+class _Motion(NamedTuple):
+    recording: Recording
+    start: tuple[np.ndarray, np.ndarray]
+
+
+def _simulated(sys, measure, pipeline, time, ctrl, start, name: str) -> _Motion:
+    """Simulate commands from a random state, and measure without noise."""
+    q = integrate(sys, jnp.asarray(sys.joints.ref), jnp.asarray(start[0]))
+    qd = jnp.asarray(start[1])
+    values = _trajectory(sys, measure, pipeline, jnp.asarray(ctrl), q, qd)
+    channels = {k: np.asarray(v) for k, v in values.items()}
+    recording = Recording(time, ctrl, channels, name)
+    return _Motion(recording, (np.asarray(q), np.asarray(qd)))
+
+
+@eqx.filter_jit
+def _trajectory(sys, measure, pipeline, ctrl, q, qd):
+    def step(state, u):
+        return pipeline.step(sys, state, u), measure.predict(sys, state, u)
+
+    return scan(step, pipeline.init(sys, q, qd), ctrl)[1]
+
+
+def _sines(rng: np.random.Generator, time: np.ndarray, size: int) -> np.ndarray:
+    """Return sums of four sines of 0.2 to 4 Hz."""
+    frequency = rng.uniform(0.2, 4.0, (4, size))
+    phase = rng.uniform(0, 2 * np.pi, (4, size))
+    return 0.5 * np.sin(2 * np.pi * frequency * time[:, None, None] + phase).sum(axis=1)
+
+
+def check_split(runs: Sequence[Recording], held: Sequence[Recording]) -> None:
+    """Raise `ValueError` if a run is on both sides."""
+    both = {r.run for r in runs} & {r.run for r in held}
+    if both:
+        raise ValueError(
+            f"Run {sorted(both)[0]!r} is both fitted and held out, so the held-out "
+            "error is meaningless. Split by run, for instance with `identify.split`."
+        )
+
+
+def check_channels(
+    runs: Sequence[Recording], predicted: Mapping[str, jax.ShapeDtypeStruct]
+) -> None:
+    """Raise `ValueError` if a recording lacks a channel; warn of those that never change."""
+    for recording in runs:
+        for name, value in predicted.items():
+            if name not in recording.channels:
+                raise ValueError(
+                    f"Recording {recording.name!r} has no channel {name!r}, which "
+                    "`measure` predicts. Its channels are "
+                    f"{sorted(recording.channels)}."
+                )
+            width = recording.channels[name].shape[1]
+            if value.shape != (width,):
+                raise ValueError(
+                    f"Recording {recording.name!r}: channel {name!r} has {width} columns, "
+                    f"but `measure` predicts the shape {value.shape}."
+                )
+    for name in predicted:
+        columns = np.concatenate([recording.channels[name] for recording in runs])
+        constant = np.flatnonzero(np.ptp(columns, axis=0) == 0)
+        if len(constant):
+            warnings.warn(
+                f"Channel {name!r} is constant in column {constant.tolist()} of all "
+                "recordings. A sensor that is not connected looks like this; if so, leave "
+                "the channel out.",
+                IdentificationWarning,
+                stacklevel=4,
+            )
+
+
+def check_influence(
+    sys: System, unknowns: Mapping[str, AbstractUnknown], widths: Mapping[str, int]
+) -> None:
+    """Raise `ValueError` for parameters that cannot influence the motion."""
+    mask = None
+    for name, unknown in unknowns.items():
+        mask = inactive_parameters(sys) if mask is None else mask
+        off = unknown.inactive(mask.mask)
+        if off is None or not off.any():
+            continue
+        labels = unknown.labels(name, sys, widths)
+        found = [label for label, x in zip(labels, off, strict=True) if x]
+        raise ValueError(
+            f"Unknown {name!r}: {', '.join(found)} cannot influence the motion of this "
+            "robot, because the model switches it off (see "
+            "`eqsim.model.inactive_parameters(sys).reasons`). Leave it out with `entries`, or "
+            "switch it on in the model, for instance with a `frictionloss` above zero."
+        )
+
+
+def warn_without_influence(now: Iterate, labels: Sequence[str]) -> None:
+    """Warn of parameters on which no residual depends."""
+    hessian = np.asarray(now.blocks.hessian)
+    size = len(now.theta)
+    information = hessian[:, np.arange(size), np.arange(size)].sum(axis=0)
+    unused = [label for label, x in zip(labels, information, strict=True) if x == 0.0]
+    if unused:
+        warnings.warn(
+            f"No measured value depends on {', '.join(unused)} in these recordings, so "
+            "initial values are kept. Record motions that depend on these unknowns, or "
+            "leave them out.",
+            IdentificationWarning,
+            stacklevel=3,
+        )

@@ -26,9 +26,12 @@ ENV = eqsim.envs.PointMass()
             lambda: eqsim.wrappers.NoisyObservation(ENV, noise=-0.1),
             "`NoisyObservation.noise` must be at least 0",
         ),
-        (lambda: identify.Huber(width=0.0), "`Huber.width` must be positive"),
-        (lambda: identify.Cauchy(width=-1.0), "`Cauchy.width` must be positive"),
-        (lambda: identify.GemanMcClure(width=0.0), "`GemanMcClure.width` .*positive"),
+        (lambda: identify.HuberLoss(width=0.0), "`Huber.width` must be positive"),
+        (lambda: identify.CauchyLoss(width=-1.0), "`Cauchy.width` must be positive"),
+        (
+            lambda: identify.GemanMcClureLoss(width=0.0),
+            "`GemanMcClure.width` .*positive",
+        ),
     ),
 )
 def test_settings_out_of_range_are_refused(make, message):

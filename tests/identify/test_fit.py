@@ -16,7 +16,7 @@ from eqsim import identify
 
 DAMPING = identify.Positive(lambda s: s.joints.damping)
 MASS = identify.Positive(lambda s: s.links.mass, entries=(1,))
-COM = identify.Free(lambda s: s.links.com, entries=((1, 2),))
+COM = identify.Unbounded(lambda s: s.links.com, entries=((1, 2),))
 UNKNOWNS = {"damping": DAMPING, "mass": MASS, "com": COM}
 NOISE = 2e-3
 WINDOWS = identify.Windows(0.5)
@@ -156,7 +156,7 @@ PLANTED = {
     # Only their product moves the arm.
     "gear and gain": {
         "gear": identify.Positive(lambda s: s.actuators.gear, entries=((0, 0),)),
-        "gain": identify.Gain("ctrl", columns=(0,)),
+        "gain": identify.ChannelGain("ctrl", columns=(0,)),
     },
 }
 
@@ -190,10 +190,10 @@ def test_signals(sys):
         sys,
         recording,
         {
-            "gain": identify.Gain("ctrl", shared=True),
-            "offset": identify.Bias("ctrl"),
-            "delay": identify.Delay(initial=5e-3, upper=0.05),
-            "encoder": identify.Bias("angle"),
+            "gain": identify.ChannelGain("ctrl", shared=True),
+            "offset": identify.ChannelBias("ctrl"),
+            "delay": identify.ChannelDelay(initial=5e-3, upper=0.05),
+            "encoder": identify.ChannelBias("angle"),
         },
         measure=(identify.JointPositions(), identify.JointPositions("angle")),
         windows=WINDOWS,
@@ -210,7 +210,7 @@ def test_robust_loss(sys):
     q[::37] += 0.3
     spoiled = identify.Recording(clean.time, clean.ctrl, {"q": q})
     errors = []
-    for loss in (identify.Square(), identify.Cauchy()):
+    for loss in (identify.SquareLoss(), identify.CauchyLoss()):
         result = identify.fit(sys, spoiled, UNKNOWNS, windows=WINDOWS, loss=loss)
         errors.append(np.abs(result.values / _truth(np.ones(4)) - 1).max())
     assert errors[1] < 0.25 * errors[0] and errors[1] < 0.1
@@ -271,7 +271,7 @@ def test_bad_data(sys):
     still = identify.Recording(
         good.time, good.ctrl, {"q": good.channels["q"], "s": np.ones(len(good.time))}
     )
-    constant = identify.Function(lambda sys, state: {"s": state.q[:1]})
+    constant = identify.FunctionMeasurement(lambda sys, state: {"s": state.q[:1]})
     with pytest.warns(identify.IdentificationWarning, match="'s' is constant"):
         result = identify.fit(
             sys,

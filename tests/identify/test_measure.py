@@ -38,7 +38,7 @@ def _flight(sys, gravity: float):
     return states
 
 
-GRAVITY = {"gravity": identify.Free(lambda s: s.gravity, entries=(2,))}
+GRAVITY = {"gravity": identify.Unbounded(lambda s: s.gravity, entries=(2,))}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,8 @@ GRAVITY = {"gravity": identify.Free(lambda s: s.gravity, entries=(2,))}
         (identify.JointPositions(), identify.FreeBodyPose("box")),
         # The same with another measurement; it compiles as long.
         pytest.param(
-            (identify.JointPositions(), identify.Sensors()), marks=pytest.mark.slow
+            (identify.JointPositions(), identify.SensorMeasurement()),
+            marks=pytest.mark.slow,
         ),
     ),
     ids=("pose", "sensors"),

@@ -10,9 +10,9 @@ from recorded_rails import slide
 
 import eqsim
 from eqsim import identify
-from eqsim.identify._evaluate import residuals
+from eqsim.identify._channels import measurement
 from eqsim.identify._fit import prepare
-from eqsim.identify._measure import measurement
+from eqsim.identify._problem import residuals
 
 
 DAMPING = identify.Positive(lambda s: s.joints.damping)
@@ -42,8 +42,8 @@ def test_derivatives(objective):
     runs = [record(mujoco.MjModel.from_xml_string(ARM), 3, 0.5, 1e-3)]
     unknowns = {
         "damping": DAMPING,
-        "delay": identify.Delay(initial=6.2e-3),
-        "gain": identify.Gain("ctrl", shared=True),
+        "delay": identify.ChannelDelay(initial=6.2e-3),
+        "gain": identify.ChannelGain("ctrl", shared=True),
     }
     problem = _problem(sys, runs, unknowns, identify.Windows(0.2), objective)
     channel = "qdd" if isinstance(objective, identify.Inverse) else "q"
@@ -296,7 +296,7 @@ def test_innovations_of_a_balanced_pendulum():
     simulation grow without bound."""
     sys = eqsim.load_mjcf(BALANCED.replace('pos="0 0 0.3"', 'pos="0 0 0.36"'))
     runs = [_balance(k, 1e-3, 0.5) for k in range(3)]
-    unknowns = {"height": identify.Free(lambda s: s.links.com, entries=((0, 2),))}
+    unknowns = {"height": identify.Unbounded(lambda s: s.links.com, entries=((0, 2),))}
     errors = []
     for objective in (identify.Innovations(0.5, 1e-3), identify.Simulation()):
         result = identify.fit(
@@ -327,7 +327,7 @@ def test_innovations_on_rotations():
         mujoco.mj_step(model, data)
     run = identify.Recording(0.01 * np.arange(60), np.zeros((60, 0)), {"q": q})
     sys = eqsim.load_mjcf(text.format(0.0))
-    gravity = {"gravity": identify.Free(lambda s: s.gravity, entries=(2,))}
+    gravity = {"gravity": identify.Unbounded(lambda s: s.gravity, entries=(2,))}
     sizes = []
     for disturbance in (0.0, 0.01, 1e4):
         objective = identify.Innovations(disturbance, 1e-3)
@@ -376,7 +376,9 @@ BAD = {
     ),
     "delay": (
         identify.Innovations(1.0, 1e-3),
-        dict(windows=identify.Windows(0.2), unknowns={"late": identify.Delay("q")}),
+        dict(
+            windows=identify.Windows(0.2), unknowns={"late": identify.ChannelDelay("q")}
+        ),
         "does not support a delay of 'q'",
     ),
     "noise of another channel": (

@@ -14,7 +14,7 @@ from toys import push, Rail, Rails
 
 import eqsim
 from eqsim import identify
-from eqsim.identify._evaluate import evaluate
+from eqsim.identify._problem import evaluate
 from eqsim.wrappers import AutoReset, DomainRandomization, TimeLimit
 
 
@@ -98,7 +98,7 @@ def test_other_numbers_compile_nothing(result):
 
 
 def test_robust_widths_compile_nothing(result):
-    fit = lambda width: _fit(loss=identify.Huber(width))
+    fit = lambda width: _fit(loss=identify.HuberLoss(width))
     fit(1.0)
     before = evaluate._cached._cache_size()
     fit(2.0)

@@ -19,8 +19,8 @@ def test_save_and_load(tmp_path):
     first = _recording()
     channels = {"q": np.arange(6.0).reshape(2, 3)}
     second = identify.Recording([1, 2], np.zeros((2, 2)), channels, "b", run="lab")
-    identify.save(tmp_path / "runs.npz", [first, second])
-    found = identify.load(tmp_path / "runs.npz")
+    identify.save_recordings(tmp_path / "runs.npz", [first, second])
+    found = identify.load_recordings(tmp_path / "runs.npz")
     assert [(r.name, r.run) for r in found] == [("lab", "lab"), ("b", "lab")]
     for a, b in zip(found, (first, second), strict=True):
         np.testing.assert_array_equal(a.time, b.time)
@@ -32,15 +32,15 @@ def test_load_other_names(tmp_path):
     """Arrays with other names, and a rate in place of time stamps."""
     q = np.arange(10.0).reshape(5, 2)
     np.savez(tmp_path / "x.npz", angle=q, torque=q, offsets=[0, 3, 5], rate=100.0)
-    first, second = identify.load(
+    first, second = identify.load_recordings(
         tmp_path / "x.npz", ctrl="torque", channels={"q": "angle"}
     )
     np.testing.assert_allclose(first.time, [0, 0.01, 0.02])
     np.testing.assert_array_equal(second.channels["q"], q[3:])
     with pytest.raises(ValueError, match="has no array 'ctrl'"):
-        identify.load(tmp_path / "x.npz")
+        identify.load_recordings(tmp_path / "x.npz")
     with pytest.raises(FileNotFoundError, match="no file"):
-        identify.load(tmp_path / "missing.npz")
+        identify.load_recordings(tmp_path / "missing.npz")
 
 
 BAD = {
@@ -109,4 +109,4 @@ def test_a_file_of_another_layout_is_one_error(tmp_path, change, words):
     path = tmp_path / "x.npz"
     np.savez(path, **{k: v for k, v in arrays.items() if v is not None})
     with pytest.raises(ValueError, match=words):
-        identify.load(path, channels={"q": "q"})
+        identify.load_recordings(path, channels={"q": "q"})

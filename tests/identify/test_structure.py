@@ -21,18 +21,20 @@ def sys():
 
 
 def test_structure_names_what_no_motion_can_tell(sys):
-    found = identify.structure(sys, UNKNOWNS, length=0.5, motions=3)
+    found = identify.structural_identifiability(sys, UNKNOWNS, length=0.5, motions=3)
     assert len(found.unknown) == 1
     text = found.unknown[0].text
     assert "armature" in text and "inertia" in text and "mass" not in text
     # One of the two is enough.
     one = {k: v for k, v in UNKNOWNS.items() if k != "armature"}
-    assert not identify.structure(sys, one, length=0.5, motions=3).unknown
+    assert not identify.structural_identifiability(
+        sys, one, length=0.5, motions=3
+    ).unknown
 
 
 def test_design_is_better_than_its_rivals(sys):
     one = {k: v for k, v in UNKNOWNS.items() if k != "armature"}
-    design = lambda limits, count: identify.design(
+    design = lambda limits, count: identify.design_experiment(
         sys, one, 0.5, limits, candidates=count
     )
     single, best, strong = design(0.5, 1), design(0.5, 4), design(2.0, 1)

@@ -12,8 +12,7 @@ from recorded_arm import ARM
 import eqsim
 from eqsim import identify
 from eqsim.identify._inertia import _factor, _values, link_values
-from eqsim.identify._priors import pseudo_inertia
-from eqsim.identify._unknowns import Context, Model, Signals
+from eqsim.identify._unknowns import Context, Model, pseudo_inertia, Signals
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +90,7 @@ def test_inertia_gradient(sys):
 
 def test_log_det_prior(getkey):
     """It is zero at the start, positive elsewhere, and the same in any frame."""
-    prior = identify.LogDet(2.0)
+    prior = identify.LogDetPrior(2.0)
     value = _values(0.3 * jax.random.normal(getkey(), (10,)))
     start = _values(0.3 * jax.random.normal(getkey(), (10,)))
     assert float(prior.cost(start, start)) == pytest.approx(0.0, abs=1e-12)
@@ -115,10 +114,19 @@ STARTS = {
         identify.Bounded(lambda s: s.joints.damping, 0.05, 1.0),
         r"x\[0\] starts at 0.05, which is not between its bounds",
     ),
-    "delay": (identify.Delay(initial=0.0), "x starts at 0, which is not between"),
+    "delay": (
+        identify.ChannelDelay(initial=0.0),
+        "x starts at 0, which is not between",
+    ),
     "NaN": (identify.Custom(lambda s, v: s, np.nan), "must be finite, got nan"),
-    "channel": (identify.Gain("torque"), "channel 'torque', which is not measured"),
-    "column": (identify.Bias("q", columns=(2,)), r"columns \(2,\) of channel 'q'"),
+    "channel": (
+        identify.ChannelGain("torque"),
+        "channel 'torque', which is not measured",
+    ),
+    "column": (
+        identify.ChannelBias("q", columns=(2,)),
+        r"columns \(2,\) of channel 'q'",
+    ),
     "factor of zero": (
         identify.Tied(lambda s: s.joints.stiffness),
         "numbers that are all zero",
@@ -147,7 +155,7 @@ def test_point_mass_is_no_start(sys):
 
 def test_entries_and_ties(sys):
     """Entries choose, shared values are equal, and a tie is a factor."""
-    com = identify.Free(lambda s: s.links.com, entries=((0, 2), (1, 2)))
+    com = identify.Unbounded(lambda s: s.links.com, entries=((0, 2), (1, 2)))
     assert com.labels("com", _context(sys)) == ("com[0,2]", "com[1,2]")
     new = com.apply(Model(sys, Signals()), jnp.array([-0.2, -0.3])).sys
     np.testing.assert_allclose(new.links.com[:, 2], [-0.2, -0.3])
@@ -161,4 +169,4 @@ def test_entries_and_ties(sys):
     np.testing.assert_allclose(new.links.mass, sys.links.mass * jnp.array([1.0, 2.0]))
     np.testing.assert_allclose(new.links.inertia[1], 2 * sys.links.inertia[1])
     with pytest.raises(ValueError, match="select entries with `entries`"):
-        identify.Free(lambda s: s.links.com[0]).labels("com", _context(sys))
+        identify.Unbounded(lambda s: s.links.com[0]).labels("com", _context(sys))

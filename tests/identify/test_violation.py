@@ -11,9 +11,9 @@ import pytest
 
 import eqsim
 from eqsim import identify
-from eqsim.identify._evaluate import residuals
+from eqsim.identify._channels import measurement
 from eqsim.identify._fit import prepare
-from eqsim.identify._measure import measurement
+from eqsim.identify._problem import residuals
 
 
 RATE, MASS, INERTIA, HALF = 148.0, 0.37, 8.1e-4, 0.05
@@ -144,7 +144,7 @@ def test_residuals_are_the_least_violation():
 def test_derivatives():
     """Forward mode = reverse mode = differences, by friction, size and place of the table."""
     unknowns = UNKNOWNS | {
-        "table": identify.Free(lambda s: s.geoms.pos, entries=((0, 2),)),
+        "table": identify.Unbounded(lambda s: s.geoms.pos, entries=((0, 2),)),
         "inertia": identify.Positive(lambda s: s.links.inertia, entries=((0, 1),)),
     }
     sys, runs = _cube(0.3, 0.051), [_toss(2, rows=40)]
@@ -285,7 +285,7 @@ def test_a_robot_without_shapes_is_refused():
         '<geom type="plane"', '<geom contype="0" conaffinity="0" type="plane"'
     )
     sys = eqsim.load_mjcf(text.replace('type="box"', 'type="box" contype="0"'))
-    unknowns = {"gravity": identify.Free(lambda s: s.gravity, entries=(2,))}
+    unknowns = {"gravity": identify.Unbounded(lambda s: s.gravity, entries=(2,))}
     with pytest.raises(ValueError, match="no shapes of this robot can touch"):
         run = _toss(0, rows=20)
         objective = identify.Violation()

@@ -1,6 +1,14 @@
-r"""One-step-ahead predictions of a Kalman filter, for unstable plants and disturbances."""
+r"""Objectives: what a fit compares in one window of a recording.
 
-from typing import NamedTuple
+`Simulation` compares a simulation of the window, `Inverse` accelerations, without simulation,
+and `Innovations` the predictions of a Kalman filter; `Violation`, of the laws of contact, has
+its own file. In this order: the interface, `Simulation` and functions for all, `Inverse`,
+`Innovations`.
+"""
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, NamedTuple, TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -14,25 +22,313 @@ from ..kinematics import difference, integrate
 from ..model import State, System
 from ..model._fields import as_array
 from ..pipelines import AbstractPipeline
-from ._control import AbstractInterpolation, Linear
-from ._geometry import AbstractSpace, interpolate
-from ._measure import JointPositions, space_of
-from ._objective import (
-    AbstractObjective,
-    commands,
-    Comparison,
-    Given,
-    grid,
-    joined,
-    Physics,
-    Residuals,
-    state_at,
+from ._channels import (
+    AbstractInterpolation,
+    AbstractMeasurement,
+    AbstractSpace,
+    extended,
+    interpolate,
+    JointPositions,
+    LinearInterpolation,
+    space_of,
 )
-from ._recording import Recording, uninterrupted
-from ._signals import extended
-from ._starts import local_fit
-from ._unknowns import Model
-from ._windows import Batch, step_of
+from ._recordings import inner_rows, Recording, uninterrupted
+from ._unknowns import Model, Signals
+from ._windows import Batch, local_fit, step_of, Windows
+
+
+class Physics(NamedTuple):
+    """The simulation and measurement of a window.
+
+    - `steps`: steps of `sys.dt` per window. `rows`: largest number of measured times within
+        one step.
+    """
+
+    pipeline: AbstractPipeline
+    measure: AbstractMeasurement
+    steps: int
+    rows: int
+
+
+class Given(NamedTuple):
+    """Robot, physics, measurements and data of a fit, before the first simulation.
+
+    - `widths`: number of degrees of freedom of each channel that `measure` predicts.
+    """
+
+    sys: System
+    pipeline: AbstractPipeline
+    measure: AbstractMeasurement
+    recordings: Sequence[Recording]
+    windows: Windows
+    widths: Mapping[str, int]
+
+
+class Comparison(NamedTuple):
+    """Data of an objective.
+
+    - `recordings`: recordings, possibly with channels that are derived from others.
+    - `channels`: channels that the objective reads.
+    - `widths`: number of residuals of each channel per measured time.
+    """
+
+    recordings: Sequence[Recording]
+    channels: tuple[str, ...]
+    widths: dict[str, int]
+
+
+class WindowResiduals(NamedTuple):
+    """Residuals of one window.
+
+    - `channels`: in the units of the channel, one row per measured time.
+    - `end`: coordinates and velocities at the time `window.gap`.
+    """
+
+    channels: dict[str, Array]
+    end: tuple[Array, Array]
+
+
+class AbstractObjective(eqx.Module):
+    """A comparison of a window of a recording with a model.
+
+    **Arguments:**
+
+    - `control`: commands between their recorded times.
+    """
+
+    if TYPE_CHECKING:
+        # Type checkers would take an `AbstractVar` for the first argument of subclasses.
+        control: ClassVar[AbstractInterpolation]
+    else:
+        control: eqx.AbstractVar[AbstractInterpolation]
+
+    @abc.abstractmethod
+    def compare(self, given: Given) -> Comparison:
+        """Choose or derive the channels that are compared, once before a fit.
+
+        **Raises:** `ValueError` if the objective cannot use these data.
+        """
+
+    @abc.abstractmethod
+    def residuals(
+        self,
+        physics: Physics,
+        model: Model,
+        start: tuple[Float[Array, " nq"], Float[Array, " nv"]],
+        window: Batch,
+    ) -> WindowResiduals:
+        """Compute the residuals of one window.
+
+        **Arguments:**
+
+        - `start`: coordinates and velocities at the start.
+        - `window`: one row of a batch.
+        """
+
+
+class Simulation(AbstractObjective):
+    """Measured minus simulated values, from the start of the window to its end.
+
+    The robot is simulated with steps of `sys.dt`; its *predictions* are interpolated
+    to the measured times, so that measurements stay as they are.
+
+    **Arguments:**
+
+    - `control`: commands between their recorded times: `LinearInterpolation()`,
+        `ZeroOrderHold()` or `CubicInterpolation()`. Each step holds the command at its beginning.
+    """
+
+    control: AbstractInterpolation = LinearInterpolation()
+
+    def compare(self, given: Given) -> Comparison:
+        return Comparison(given.recordings, tuple(given.widths), dict(given.widths))
+
+    def residuals(
+        self,
+        physics: Physics,
+        model: Model,
+        start: tuple[Float[Array, " nq"], Float[Array, " nv"]],
+        window: Batch,
+    ) -> WindowResiduals:
+        sys, signals = model
+        states, ctrl = simulate(physics, model, start, window, self.control)
+        predict = lambda state, u: physics.measure.predict(sys, state, u)
+        grid = jax.vmap(predict)(states, ctrl)
+        channels = {
+            name: _compared(physics, sys, signals, name, grid[name], window)
+            for name in window.measured
+        }
+        return WindowResiduals(channels, state_at(physics, sys, states, window.gap))
+
+
+def simulate(
+    physics: Physics,
+    model: Model,
+    start: tuple[Array, Array],
+    window: Batch,
+    control: AbstractInterpolation,
+) -> tuple[State, Array]:
+    """Simulate a window.
+
+    **Returns:** the states at multiples of `sys.dt`, `steps + 1` of them, and the
+    commands there.
+    """
+    sys = model.sys
+    first = physics.pipeline.init(sys, *start)
+    ctrl = commands(model, window, control, grid(physics, sys))
+
+    def step(state, u):
+        new = physics.pipeline.step(sys, state, u)
+        return new, new
+
+    _, rest = scan(step, first, ctrl[:-1])
+    return jax.tree.map(joined, first, rest), ctrl
+
+
+def joined(first: Array, rest: Array) -> Array:
+    """Put one row before others."""
+    return jnp.concatenate([first[None], rest])
+
+
+def grid(physics: Physics, sys: System) -> Float[Array, " steps"]:
+    """Return the multiples of `sys.dt` within a window, s."""
+    return jnp.arange(physics.steps + 1, dtype=sys.dt.dtype) * sys.dt
+
+
+def state_at(
+    physics: Physics, sys: System, states: State, time: Float[Array, ""]
+) -> tuple[Array, Array]:
+    """Interpolate coordinates and velocities of the states on the grid."""
+    k, share = place(time, sys.dt, physics.steps)
+    q, qd = states.q, states.qd
+    moved = integrate(sys, q[k], share * difference(sys, q[k], q[k + 1]))
+    return moved, qd[k] + share * (qd[k + 1] - qd[k])
+
+
+def commands(
+    model: Model,
+    window: Batch,
+    control: AbstractInterpolation,
+    time: Float[Array, " n"],
+) -> Float[Array, "n nu"]:
+    """Compute the commands that act at some times after the start of a window."""
+    sys, signals = model
+    if "ctrl" in signals.delays:
+        time = time - signals.delays["ctrl"]
+    at = jax.vmap(control, (None, None, 0))
+    ctrl = at(window.ctrl_time, window.ctrl, time)
+    if "ctrl" in signals.gains:
+        ctrl = ctrl * extended(signals.gains["ctrl"], sys.nu, 1.0)[None]
+    if "ctrl" in signals.biases:
+        ctrl = ctrl + extended(signals.biases["ctrl"], sys.nu, 0.0)[None]
+    return ctrl
+
+
+def _compared(
+    physics: Physics, sys: System, signals: Signals, name: str, grid: Array, window
+):
+    """Return measured minus simulated values of one channel, one row per measured time."""
+    space, measured = space_of(physics.measure, sys, name), window.measured[name]
+    time = window.time
+    if name in signals.delays:
+        time = time - signals.delays[name]
+    if name in signals.gains:
+        grid = grid * extended(signals.gains[name], grid.shape[1], 1.0)[None]
+
+    def compare(at, value):
+        k, share = place(at, sys.dt, physics.steps)
+        predicted = interpolate(space, grid[k], grid[k + 1], share)
+        if name in signals.biases:
+            width = jax.eval_shape(space.difference, value, value).shape[0]
+            bias = extended(signals.biases[name], width, 0.0)
+            predicted = space.integrate(predicted, bias)
+        return space.difference(predicted, value)
+
+    error = jax.vmap(compare)(time, measured)
+    return jnp.where(window.mask[:, None], error, 0.0)
+
+
+def place(time: Array, dt: Array, steps: int) -> tuple[Array, Array]:
+    """Return the step in which a time falls, and where in it."""
+    at = time / dt
+    k = jnp.clip(jnp.floor(at), 0, steps - 1)
+    return k.astype(int), at - k
+
+
+_Q, _QD, QDD = "local q", "local qd", "qdd"
+
+
+class Inverse(AbstractObjective):
+    r"""Inverse dynamics without simulation, a fast first guess.
+
+    The residual at each measured time is the error of inverse dynamics as an acceleration,
+
+    $$M^{-1} (M \ddot q + c - \tau - J^\top f) = \ddot q - \ddot q(q, \dot q, \tau),$$
+
+    with bias forces $c$, forces $\tau$ of actuators and passive elements, and constraint
+    forces $f$. Local cubics through the measured coordinates (`Windows.channel`,
+    `Windows.half` samples on each side) give $q$, $\dot q$ and $\ddot q$; rows without all
+    neighbours are left out. Residuals do not depend on the starts of windows, so the cost has
+    few local minima, far fewer than that of `Simulation`.
+
+    Noise in $\ddot q$ has no effect on average, because $\ddot q$ enters linearly, unlike in
+    a regression of forces on accelerations, which finds too small inertias. Noise in $\dot q$
+    and $q$, and the smoothing of fast motions by the filter, do bias the parameters: fit with
+    `Simulation` from the result. The channel of the residuals is `"qdd"`. Gains, biases and
+    delays of sensors have no influence; those of `"ctrl"` do.
+
+    **Arguments:**
+
+    - `control`: commands between their recorded times, which matters with a `ChannelDelay`.
+
+    ??? cite "Reference"
+        Swevers, Verdonck, De Schutter, *Dynamic model identification for industrial robots*,
+        IEEE Control Systems Magazine, 2007.
+    """
+
+    control: AbstractInterpolation = LinearInterpolation()
+
+    def compare(self, given: Given) -> Comparison:
+        if given.windows.continuity is not None:
+            raise ValueError(
+                "`Inverse` does not simulate, so windows cannot be connected. Leave "
+                "out `continuity`."
+            )
+        derived = [
+            _filtered(given.sys, recording, given.windows)
+            for recording in given.recordings
+        ]
+        return Comparison(derived, (_Q, _QD, QDD), {QDD: given.sys.nv})
+
+    def residuals(
+        self,
+        physics: Physics,
+        model: Model,
+        start: tuple[Float[Array, " nq"], Float[Array, " nv"]],
+        window: Batch,
+    ) -> WindowResiduals:
+        sys = model.sys
+        ctrl = commands(model, window, self.control, window.time)
+
+        def error(q, qd, qdd, u):
+            state = State(q, qd, jnp.zeros(sys.na, q.dtype))
+            return qdd - physics.pipeline.acceleration(sys, state, u)
+
+        rows = window.measured
+        found = jax.vmap(error)(rows[_Q], rows[_QD], rows[QDD], ctrl)
+        return WindowResiduals(
+            {QDD: jnp.where(window.mask[:, None], found, 0.0)}, start
+        )
+
+
+def _filtered(sys: System, recording: Recording, windows: Windows) -> Recording:
+    """Add filtered coordinates, velocities and accelerations, and leave out rows without
+    all neighbours."""
+    channel, half = windows.channel, windows.half
+    rows = inner_rows(recording, windows.gap, half, "Windows.half")
+    parts = uninterrupted(recording.time, windows.gap)
+    fit = local_fit(sys, recording, rows, channel, half, parts)
+    return recording.rows(rows, {_Q: fit.q, _QD: fit.qd, QDD: fit.qdd})
 
 
 class Innovations(AbstractObjective):
@@ -78,7 +374,7 @@ class Innovations(AbstractObjective):
 
     disturbance: Float[Array, "..."] = eqx.field(converter=as_array)
     noise: Float[Array, "..."] = eqx.field(converter=as_array)
-    control: AbstractInterpolation = Linear()
+    control: AbstractInterpolation = LinearInterpolation()
 
     def __check_init__(self):
         is_size = lambda x: x >= 0
@@ -109,9 +405,7 @@ class Innovations(AbstractObjective):
             args = measure.channel, windows.half, parts
             fit = local_fit(sys, recording, rows, *args)
             linear = _transitions(sys, pipeline, fit.q, fit.qd, recording.ctrl)
-            channels = recording.channels | {_TRANSITION: np.asarray(linear)}
-            args = recording.time, recording.ctrl, channels
-            derived.append(Recording(*args, recording.name, recording.run))
+            derived.append(recording.rows(rows, {_TRANSITION: np.asarray(linear)}))
         return Comparison(derived, (measure.channel, _TRANSITION), dict(widths))
 
     def residuals(
@@ -120,7 +414,7 @@ class Innovations(AbstractObjective):
         model: Model,
         start: tuple[Float[Array, " nq"], Float[Array, " nv"]],
         window: Batch,
-    ) -> Residuals:
+    ) -> WindowResiduals:
         sys = model.sys
         (name,) = set(window.measured) - {_TRANSITION}
         sensor = _sensor(physics, model, name)
@@ -150,7 +444,7 @@ class Innovations(AbstractObjective):
         error = jnp.where(window.mask[:, None], error, 0.0)
         states = jax.tree.map(joined, first, states)
         end = state_at(physics, sys, states, window.gap)
-        return Residuals({sensor.name: error}, end)
+        return WindowResiduals({sensor.name: error}, end)
 
 
 _TRANSITION = "transition"

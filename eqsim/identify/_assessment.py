@@ -1,4 +1,4 @@
-r"""Covariances of parameters, and degrees of freedom of their intervals.
+r"""How far a fit can be trusted: covariances, identifiability, and held-out errors.
 
 The inverse Hessian $H^{-1}$ is the covariance if residuals are independent and the model is
 true. Residuals of simulations are autocorrelated. The sandwich
@@ -28,12 +28,19 @@ uncertainty of the variance.
     Psychological Methods, 2015 (intervals need at least 4 degrees of freedom).
 """
 
+import dataclasses
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
-from ._arrow import eliminate, informations, scores
-from ._solver import Iterate
+from ._channels import predicted_channels
+from ._objectives import Simulation
+from ._problem import FitProblem, residuals
+from ._recordings import Recording
+from ._solver import eliminate, informations, Iterate, scores
+from ._windows import Cut, cut, Windows
 
 
 class Covariance(NamedTuple):
@@ -199,3 +206,215 @@ def _power(matrices: np.ndarray, power: float) -> np.ndarray:
     regular = values > 1e-8
     powers = np.where(regular, np.where(regular, values, 1.0) ** power, 0.0)
     return (vectors * powers[:, None, :]) @ vectors.swapaxes(1, 2)
+
+
+class Combination(NamedTuple):
+    """A direction in parameter space.
+
+    - `singular_value`: information about a change by one unit of scale in this
+        direction, in units of the noise: the data determine it to `1 / singular_value`.
+    - `direction`: unit vector, in units of `scale`.
+    - `text`: `"+0.71 friction -0.71 damping"`, in units of `scale`.
+    """
+
+    singular_value: float
+    direction: np.ndarray
+    text: str
+
+
+class Identifiability(NamedTuple):
+    """Combinations of parameters, and how well the data determine them.
+
+    - `scale`: unit of each free number: standard deviation of its prior, or one (a factor
+        of e for positive parameters), or its value.
+    - `singular_values`: singular values of the reduced Jacobian in these units, largest
+        first.
+    - `unknown`: combinations that the data cannot tell: their standard deviation exceeds
+        one unit of scale, or their information is rounding error.
+    - `condition`: ratio of the largest and smallest singular value.
+    """
+
+    scale: np.ndarray
+    singular_values: np.ndarray
+    combinations: tuple[Combination, ...]
+    unknown: tuple[Combination, ...]
+    condition: float
+
+    def __str__(self) -> str:
+        lines = [f"condition number {self.condition:.3g}"]
+        for item in self.unknown:
+            lines.append(f"cannot be told ({item.singular_value:.2g}): {item.text}")
+        return "\n".join(lines)
+
+
+_ROUNDING = 1e-7
+"""Singular values below this share of the largest one are rounding error."""
+
+
+def identifiability(
+    information: np.ndarray, scale: np.ndarray, labels: Sequence[str]
+) -> Identifiability:
+    """Find what can be told.
+
+    **Arguments:**
+
+    - `information`: Gauss-Newton matrix of the parameters after elimination of the
+        starts, without priors of the parameters.
+    - `scale`: unit of each free number.
+    - `labels`: name of each free number.
+    """
+    values, vectors = np.linalg.eigh(information * scale * scale[:, None])
+    order = np.argsort(values)[::-1]
+    singular = np.sqrt(np.maximum(values[order], 0.0))
+    largest = max(float(singular[0]), 1e-300)
+    combinations = tuple(
+        Combination(float(s), vectors[:, k], describe(vectors[:, k], labels))
+        for s, k in zip(singular, order)
+    )
+    weak = lambda c: c.singular_value < max(1.0, _ROUNDING * largest)
+    condition = largest / max(float(singular[-1]), 1e-16 * largest)
+    unknown = tuple(c for c in combinations if weak(c))
+    return Identifiability(scale, singular, combinations, unknown, condition)
+
+
+def describe(direction: np.ndarray, labels: Sequence[str]) -> str:
+    """Write a direction as a sum of its largest parts."""
+    order = np.argsort(-np.abs(direction))
+    kept = [k for k in order if abs(direction[k]) > 0.1 * np.abs(direction).max()]
+    sign = np.sign(direction[kept[0]])
+    return " ".join(f"{sign * direction[k]:+.2f} {labels[k]}" for k in kept)
+
+
+def prediction(
+    problem: FitProblem,
+    recordings: Sequence[Recording],
+    windows: Windows,
+    before: float,
+) -> tuple[FitProblem, Cut]:
+    """Return the problem of simulating windows of other recordings.
+
+    Whatever a fit compares, its predictions are simulations.
+
+    **Arguments:**
+
+    - `before`: time before the start of a window for which commands are kept, s.
+    """
+    channels = list(predicted_channels(problem.sys, problem.measure))
+    found = cut(problem.sys, list(recordings), channels, windows, before)
+    new = dataclasses.replace(
+        problem,
+        batch=found.batch,
+        steps=found.steps,
+        rows=found.rows,
+        objective=Simulation(problem.objective.control),
+    )
+    return new, found
+
+
+class HorizonError(NamedTuple):
+    """Errors up to a time after the start of a window.
+
+    - `horizon`: s.
+    - `rms`: rms of each column over all windows, by channel.
+    - `median`: median over windows of the norm of their rms over columns, by channel.
+    - `baseline_rms`, `baseline_median`: the same of the system as given.
+    - `ratio`: median of the fitted system over that of the baseline, by channel, with a
+        95 % bootstrap interval over runs: `(ratio, low, high)`.
+    """
+
+    horizon: float
+    rms: dict[str, np.ndarray]
+    median: dict[str, float]
+    baseline_rms: dict[str, np.ndarray]
+    baseline_median: dict[str, float]
+    ratio: dict[str, tuple[float, float, float]]
+
+
+class Validation(NamedTuple):
+    """Held-out errors by horizon, shortest first.
+
+    - `runs`, `windows`: numbers of held-out runs and windows. With one run, intervals
+        are over windows.
+    """
+
+    horizons: tuple[HorizonError, ...]
+    runs: int
+    windows: int
+
+    def __str__(self) -> str:
+        lines = [f"held out: {self.runs} runs, {self.windows} windows"]
+        for item in self.horizons:
+            for name, median in item.median.items():
+                ratio = "{:.3g} [{:.3g}, {:.3g}]".format(*item.ratio[name])
+                lines.append(
+                    f"{item.horizon:.3g} s, {name}: median {median:.4g}, given "
+                    f"{item.baseline_median[name]:.4g}, ratio {ratio}"
+                )
+        return "\n".join(lines)
+
+
+def validate(
+    problem: FitProblem,
+    theta: np.ndarray,
+    baseline: np.ndarray,
+    recordings: Sequence[Recording],
+    windows: Windows,
+    horizons: Sequence[float],
+    before: float,
+    seed: int = 0,
+) -> Validation:
+    """Predict windows from their estimated starts, which are not fitted.
+
+    **Arguments:**
+
+    - `theta`, `baseline`: free numbers to be compared.
+    - `horizons`: s; the windows have the length of the longest one.
+    """
+    windows = windows._replace(length=max(horizons), stride=None, continuity=None)
+    problem, found = prediction(problem, recordings, windows, before)
+    zero = jnp.zeros_like(found.batch.sd)
+    errors = [
+        {k: np.asarray(v) for k, v in residuals(problem, jnp.asarray(x), zero).items()}
+        for x in (theta, baseline)
+    ]
+    out = []
+    for horizon in sorted(horizons):
+        known = np.asarray(
+            found.batch.mask & (found.batch.time <= horizon * (1 + 1e-9))
+        )
+        fitted, given = errors
+        out.append(_horizon(horizon, fitted, given, known, found.run, seed))
+    return Validation(tuple(out), len(np.unique(found.run)), len(found.run))
+
+
+def _horizon(horizon, fitted, baseline, known, run, seed: int) -> HorizonError:
+    rms, median, base_rms, base_median, ratio = {}, {}, {}, {}, {}
+    for name in fitted:
+        rms[name], own = _errors(fitted[name], known)
+        base_rms[name], base = _errors(baseline[name], known)
+        median[name], base_median[name] = float(np.median(own)), float(np.median(base))
+        ratio[name] = _ratio(own, base, run, seed)
+    return HorizonError(horizon, rms, median, base_rms, base_median, ratio)
+
+
+def _errors(error: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Compute root mean squares by column, and by window."""
+    square = np.where(known[..., None], error**2, 0.0)
+    square = np.nan_to_num(square, nan=np.inf)
+    rms = np.sqrt(square.sum(axis=(0, 1)) / known.sum())
+    window = square.sum(axis=1) / np.maximum(known.sum(axis=1), 1)[:, None]
+    return rms, np.sqrt(window.mean(axis=1))
+
+
+def _ratio(own, base, run, seed: int) -> tuple[float, float, float]:
+    rng = np.random.default_rng(seed)
+    several = len(np.unique(run)) > 1
+    _, labels = np.unique(run if several else np.arange(len(run)), return_inverse=True)
+    groups = [np.flatnonzero(labels == k) for k in range(labels.max() + 1)]
+    draws = []
+    for _ in range(1000):
+        chosen = rng.integers(0, len(groups), len(groups))
+        rows = np.concatenate([groups[k] for k in chosen])
+        draws.append(np.median(own[rows]) / max(np.median(base[rows]), 1e-300))
+    low, high = np.quantile(draws, (0.025, 0.975))
+    return float(np.median(own) / max(np.median(base), 1e-300)), float(low), float(high)
