@@ -17,17 +17,17 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.text import Text
 
+from .._errors import RESULTS
 from ..control import (
     AbstractPlanner,
     Anneal,
     CEM,
+    ControlProblem,
     ILQR,
     MPPI,
     plan_cost,
     PredictiveSampling,
-    Problem,
-    RESULTS,
-    Reward,
+    RewardCost,
 )
 from ..envs import AbstractEnv
 from ..model import State
@@ -103,7 +103,7 @@ def run_control(request: ControlRequest) -> None:
 
 def _solved(env: AbstractEnv, request: ControlRequest, start: State):
     """Return actions, cost, initial cost, gains and result."""
-    problem = Problem(env, Reward(env), request.horizon)
+    problem = ControlProblem(env, RewardCost(env), request.horizon)
     key = jr.key(request.seed)
     guess = 0.1 * jr.normal(key, (request.horizon, env.sys.nu), start.q.dtype)
     guess = jax.vmap(problem.clip)(guess)

@@ -23,9 +23,9 @@ from ..wrappers import (
     AbstractWrapper,
     AutoReset,
     DomainRandomization,
-    layers,
+    episode_robot,
     Lifetime,
-    robot,
+    nested_envs,
     TimeLimit,
 )
 from ._names import at_least_one, environment, preset, UsageError
@@ -125,7 +125,7 @@ def run_rollout(request: Request) -> None:
     )
     if camera is not None:
         states = jtu.tree_map(lambda x: x[0, :FRAMES], kept.state)
-        sys = eqx.filter_vmap(lambda state: robot(env, state))(states)
+        sys = eqx.filter_vmap(lambda state: episode_robot(env, state))(states)
         frames = images(sys, kept.q[0, :FRAMES], camera)
         write_gif(path.with_name(path.name + ".gif"), frames, float(env.dt))
         written.append(".gif")
@@ -133,7 +133,7 @@ def run_rollout(request: Request) -> None:
 
 
 def _wrapped(env: AbstractEnv, request: Request) -> AbstractEnv:
-    for layer in layers(env):
+    for layer in nested_envs(env):
         if isinstance(layer, AbstractWrapper) and layer.lifetime is Lifetime.RUN:
             if request.randomize is not None:
                 raise UsageError(

@@ -4,14 +4,14 @@
 robots from them.
 """
 
-from ._batch import batch as batch
-from ._presets import presets as presets
-from ._random import (
+from ._randomizers import (
     AbstractRandomizer as AbstractRandomizer,
+    batch as batch,
     chain as chain,
     choice as choice,
     gaussian as gaussian,
     masses as masses,
+    presets as presets,
     scale as scale,
     uniform as uniform,
 )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import eqsim
-from eqsim.control import Anneal, CEM, ILQR, Problem, Residual
+from eqsim.control import Anneal, CEM, ControlProblem, ILQR, ResidualCost
 
 
 # The hand pushes along a line; the puck slides with viscous friction.
@@ -44,7 +44,7 @@ def drawn(seed):
     gap, way = jr.uniform(jr.key(seed), (2,))
     state = PIPELINE.init(PUSHER, jnp.stack([0.03 - 0.04 * gap, 0.0 * gap]))
     cost = ToTarget((0.05 + 0.1 * way)[None])
-    problem = Problem((PIPELINE, PUSHER), Residual(cost.stage, cost.end), 40)
+    problem = ControlProblem((PIPELINE, PUSHER), ResidualCost(cost.stage, cost.end), 40)
     return problem, state, cost.target
 
 

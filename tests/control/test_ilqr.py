@@ -10,14 +10,21 @@ import scipy.optimize
 from lq_problems import dense, positive, random_lq
 
 import eqsim
-from eqsim import control, kinematics
-from eqsim.control import ILQR, Problem, Quadratic, Residual, RESULTS, VectorDynamics
+from eqsim import control, kinematics, RESULTS
+from eqsim.control import (
+    ControlProblem,
+    ILQR,
+    QuadraticCost,
+    ResidualCost,
+    VectorDynamics,
+)
+from eqsim.control._backward_pass import box_qp
 
 
 class Time(eqx.Module):
     """A linear-quadratic problem whose matrices change in time, which is a state."""
 
-    lq: control.LQ
+    lq: control.LQProblem
 
     def step(self, sys, z, u):
         lq, t = self.lq, z[0].astype(int)
@@ -43,7 +50,7 @@ def linear(lq, limits=None):
     T, nx, nu = lq.B.shape
     it = Time(lq)
     dynamics = VectorDynamics(it.step, None, nx + 1, nu)
-    problem = Problem(dynamics, Residual(it.stage, it.end), T, limits)
+    problem = ControlProblem(dynamics, ResidualCost(it.stage, it.end), T, limits)
     return problem, jnp.concatenate([jnp.zeros(1), jnp.linspace(-1.0, 1.0, nx)])
 
 
@@ -76,7 +83,7 @@ def test_box_qp_satisfies_the_optimality_conditions(getkey):
         return positive(keys[0], n), 3 * jr.normal(keys[1], (n,)), lower, lower + 1.0
 
     problems = jax.vmap(draw)(jr.split(getkey(), 200))
-    found = jax.vmap(control.box_qp)(*problems, jnp.zeros((200, n)))
+    found = jax.vmap(box_qp)(*problems, jnp.zeros((200, n)))
     assert np.all(found.converged)
     each = zip(*map(np.asarray, (*problems, found.x)), strict=True)
     for H, g, low, high, x in each:
@@ -148,8 +155,8 @@ def reorientation(turn):
     begin, end = quaternion([0.3, -0.2, 0.1]), quaternion([0.3, 2.9, 1.0])
     rest = jnp.zeros(3)
     at = lambda q: PIPELINE.init(BODY, product(turn, q), rest)
-    cost = Quadratic(at(end), jnp.repeat(jnp.array([0.1, 0.01]), 3), 1e-5, 100.0)
-    return Problem((PIPELINE, BODY), cost, 30), at(begin), at(end)
+    cost = QuadraticCost(at(end), jnp.repeat(jnp.array([0.1, 0.01]), 3), 1e-5, 100.0)
+    return ControlProblem((PIPELINE, BODY), cost, 30), at(begin), at(end)
 
 
 @pytest.mark.slow
@@ -180,14 +187,14 @@ def car(sys, x, u):
 
 
 CAR = VectorDynamics(car, jnp.array(1.0), 4, 2, jnp.array([[-1.5, 1.5], [-1.0, 1.0]]))
-PARK = Quadratic(jnp.zeros(4), 0.01, 0.1, 30.0)
+PARK = QuadraticCost(jnp.zeros(4), 0.01, 0.1, 30.0)
 AWAY = jnp.array([1.0, 1.0, 1.5, 0.0])
 
 
 def test_batches(getkey):
     """Each problem of a batch ends as if it were alone."""
     solver = ILQR(max_steps=60)
-    problem = Problem(CAR, PARK, 30)
+    problem = ControlProblem(CAR, PARK, 30)
     starts = AWAY[None] + 0.1 * jr.normal(getkey(), (3, 4))
     many = eqx.filter_vmap(solver.solve, in_axes=(None, 0))(problem, starts)
     assert len({int(n) for n in many.steps}) > 1
@@ -212,7 +219,7 @@ def _equal(one, two):
 def test_lanes(lanes, getkey):
     """Problems that take each other's place end as in one loop, in their order; a start that
     is not finite ends at once."""
-    problem = Problem(CAR, PARK, 30)
+    problem = ControlProblem(CAR, PARK, 30)
     starts = AWAY[None] + 0.3 * jr.normal(getkey(), (7, 4))
     starts = starts.at[2].set(jnp.nan)
     solve = lambda lanes: eqx.filter_vmap(
@@ -234,8 +241,8 @@ def test_lanes_with_constraints_and_batched_problems(getkey):
     limit = control.Constraint(lambda sys, x, u: -1.0 - x[3:])
     starts = AWAY[None] + 0.1 * jr.normal(getkey(), (5, 4))
     weights = jnp.linspace(0.5, 2.0, 5)
-    problem = Problem(CAR, PARK, 30, constraints=(limit,))
-    free = Problem(CAR, PARK, 30)
+    problem = ControlProblem(CAR, PARK, 30, constraints=(limit,))
+    free = ControlProblem(CAR, PARK, 30)
 
     def heavier(problem, weight):
         where = lambda p: p.limits
@@ -255,13 +262,13 @@ def test_lanes_with_constraints_and_batched_problems(getkey):
 
 def test_constraints():
     """A speed limit and a target; multipliers act only where the limit is reached."""
-    problem, solver = Problem(CAR, PARK, 30), ILQR(max_steps=200)
+    problem, solver = ControlProblem(CAR, PARK, 30), ILQR(max_steps=200)
     free = solver.solve(problem, AWAY)
     slowest = 0.8 * float(jnp.min(free.states[:-1, 3]))
     assert slowest < -0.1
     limit = control.Constraint(lambda sys, x, u: slowest - x[3:])
     target = control.TerminalConstraint(lambda sys, x: x[:2], equality=True)
-    problem = Problem(CAR, PARK, 30, constraints=(limit, target))
+    problem = ControlProblem(CAR, PARK, 30, constraints=(limit, target))
     plan = solver.solve(problem, AWAY)
     assert plan.result == RESULTS.successful
     assert plan.violation <= 1e-5
@@ -281,23 +288,23 @@ def test_contradicting_constraints():
         for s in (0.0, 1.0)
     )
     dynamics = VectorDynamics(lambda sys, x, u: x + u, None, 1, 1)
-    cost = Quadratic(jnp.zeros(1), 0.0, 1e-6)
+    cost = QuadraticCost(jnp.zeros(1), 0.0, 1e-6)
     plan = ILQR(max_penalty_steps=3).solve(
-        Problem(dynamics, cost, 5, constraints=both), jnp.ones(1)
+        ControlProblem(dynamics, cost, 5, constraints=both), jnp.ones(1)
     )
     assert plan.result == RESULTS.infeasible
     np.testing.assert_allclose(plan.violation, 0.5, atol=0.01)
 
 
 def test_results():
-    problem = Problem(CAR, PARK, 30)
+    problem = ControlProblem(CAR, PARK, 30)
     plan = ILQR(max_steps=2).solve(problem, AWAY)
     assert plan.result == RESULTS.max_steps and plan.steps == 2
     diverging = VectorDynamics(lambda sys, x, u: 1e200 * x**3 + u, None, 1, 1)
     plan = ILQR().solve(
-        Problem(diverging, Quadratic(jnp.zeros(1), 1.0, 1.0), 5), jnp.ones(1)
+        ControlProblem(diverging, QuadraticCost(jnp.zeros(1), 1.0, 1.0), 5), jnp.ones(1)
     )
-    assert plan.result == RESULTS.nonfinite
+    assert plan.result == RESULTS.nonfinite_guess
 
 
 def test_never_follows_what_is_not_finite():
@@ -307,14 +314,14 @@ def test_never_follows_what_is_not_finite():
         return jnp.where(x > 0.5, jnp.nan, x - 0.45) + 0.0 * u
 
     dynamics = VectorDynamics(lambda sys, x, u: x + u, None, 1, 1)
-    cost = Residual(residual, lambda sys, x: residual(sys, x, jnp.zeros(1)))
-    plan = ILQR().solve(Problem(dynamics, cost, 4), jnp.zeros(1))
+    cost = ResidualCost(residual, lambda sys, x: residual(sys, x, jnp.zeros(1)))
+    plan = ILQR().solve(ControlProblem(dynamics, cost, 4), jnp.zeros(1))
     assert plan.result == RESULTS.successful
     np.testing.assert_allclose(plan.states[1:], 0.45, atol=1e-6)
 
 
 def test_bad_input():
-    problem, solver = Problem(CAR, PARK, 4), ILQR()
+    problem, solver = ControlProblem(CAR, PARK, 4), ILQR()
     with pytest.raises(
         ValueError, match=r"actions of `guess` must be finite.*\(2, 1\)"
     ):
@@ -331,18 +338,18 @@ def test_bad_input():
     with pytest.raises(ValueError, match="`state` must be finite"):
         solver.solve(problem, AWAY.at[0].set(jnp.nan))
     with pytest.raises(ValueError, match="control 1 are infeasible.*2.0.*1.0"):
-        Problem(CAR, PARK, 4, jnp.array([[0.0, 1.0], [2.0, 1.0]]))
+        ControlProblem(CAR, PARK, 4, jnp.array([[0.0, 1.0], [2.0, 1.0]]))
     with pytest.raises(ValueError, match="`limits` must not be NaN"):
-        Problem(CAR, PARK, 4, jnp.full((2, 2), jnp.nan))
+        ControlProblem(CAR, PARK, 4, jnp.full((2, 2), jnp.nan))
     with pytest.raises(
         ValueError, match="`horizon` must be an integer of at least 1, got 0"
     ):
-        Problem(CAR, PARK, 0)
+        ControlProblem(CAR, PARK, 0)
     with pytest.raises(
         ValueError, match=r"`state_weight` must be a number or have shape"
     ):
-        wrong = Quadratic(jnp.zeros(4), jnp.ones(3), 1.0)
-        solver.solve(Problem(CAR, wrong, 4), AWAY)
+        wrong = QuadraticCost(jnp.zeros(4), jnp.ones(3), 1.0)
+        solver.solve(ControlProblem(CAR, wrong, 4), AWAY)
     with pytest.raises(
         ValueError, match="`ILQR.max_steps` must be an integer of at least 1, got 0"
     ):

@@ -74,7 +74,7 @@ def test_finite_horizon(T, nx, nu):
     best = -np.linalg.solve(H, g).reshape(T, nu)
     for parallel in (False, True):
         solution = control.solve_lq(lq, parallel=parallel)
-        states, actions = control.lq_rollout(lq, solution, start)
+        states, actions = control.rollout_lq(lq, solution, start)
         np.testing.assert_allclose(actions, best, rtol=1e-8, atol=1e-8)
         assert states.shape == (T + 1, nx)
 
@@ -93,7 +93,7 @@ def test_finite_horizon_gradients(getkey):
 
     def actions(A, q):
         changed = lq._replace(A=A, q=q)
-        return control.lq_rollout(changed, control.solve_lq(changed), jnp.ones(2))[1]
+        return control.rollout_lq(changed, control.solve_lq(changed), jnp.ones(2))[1]
 
     check_gradients(actions, lq.A, lq.q)
 

@@ -10,8 +10,7 @@ import pytest
 import eqsim
 from eqsim import control
 from eqsim.control import CEM, MPC, MPPI, PredictiveSampling
-from eqsim.control._planner import colored_noise
-from eqsim.control._predictive_sampling import _spline
+from eqsim.control._planners import _spline, colored_noise
 from eqsim.wrappers import DelayAction
 
 
@@ -123,8 +122,8 @@ POLE = eqsim.load_mjcf("""
 </mujoco>""")
 ENV = eqsim.make("inverted_pendulum", sys=POLE)
 TARGET = ENV.pipeline.init(POLE)
-COST = control.Quadratic(TARGET, jnp.array([0.2, 5.0, 0.05, 0.1]), 0.05, 20.0)
-PROBLEM = control.Problem(ENV, COST, 15, jnp.array([[-0.6, 0.6]]))
+COST = control.QuadraticCost(TARGET, jnp.array([0.2, 5.0, 0.05, 0.1]), 0.05, 20.0)
+PROBLEM = control.ControlProblem(ENV, COST, 15, jnp.array([[-0.6, 0.6]]))
 
 
 def driven(policy, env=ENV, length=50, seed=0, tilt=0.15):

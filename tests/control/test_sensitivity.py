@@ -8,7 +8,7 @@ import pytest
 
 import eqsim
 from eqsim import control
-from eqsim.control import ILQR, Problem, Quadratic
+from eqsim.control import ControlProblem, ILQR, QuadraticCost
 
 
 CART = eqsim.load_mjcf("""
@@ -31,8 +31,8 @@ def solved(start, weight, mass, limits):
     sys = eqx.tree_at(lambda s: s.links.mass, CART, mass)
     state = PIPELINE.init(CART, start[:2], start[2:])
     target = PIPELINE.init(CART)
-    cost = Quadratic(target, weight, 0.5, 20.0 * weight)
-    plan = SOLVER.solve(Problem((PIPELINE, sys), cost, 10, limits), state)
+    cost = QuadraticCost(target, weight, 0.5, 20.0 * weight)
+    plan = SOLVER.solve(ControlProblem((PIPELINE, sys), cost, 10, limits), state)
     return plan.actions, plan.states.q, plan.value
 
 
@@ -106,11 +106,13 @@ def test_singular_problems_are_refused():
     dynamics = control.VectorDynamics(
         lambda sys, x, u: sys * x + 0.0 * u, jnp.ones(()), 1, 1
     )
-    cost = control.Residual(lambda sys, x, u: jnp.concatenate([x, u**2 * 1e-3]))
+    cost = control.ResidualCost(lambda sys, x, u: jnp.concatenate([x, u**2 * 1e-3]))
 
     def value(scale):
         moved = eqx.tree_at(lambda d: d.sys, dynamics, scale)
-        return jnp.sum(SOLVER.solve(Problem(moved, cost, 3), jnp.ones(1)).actions)
+        return jnp.sum(
+            SOLVER.solve(ControlProblem(moved, cost, 3), jnp.ones(1)).actions
+        )
 
     with pytest.raises(Exception, match="Hessian of the controls is not positive"):
         jax.block_until_ready(eqx.filter_jit(jax.grad(value))(jnp.ones(())))
@@ -119,12 +121,12 @@ def test_singular_problems_are_refused():
 def test_constraints_are_refused():
     wall = control.Constraint(lambda sys, x, u: x - 5.0)
     dynamics = control.VectorDynamics(lambda sys, x, u: sys * x + u, jnp.ones(()), 1, 1)
-    cost = Quadratic(jnp.zeros(1), 1.0, 1.0)
+    cost = QuadraticCost(jnp.zeros(1), 1.0, 1.0)
 
     def value(scale):
         moved = eqx.tree_at(lambda d: d.sys, dynamics, scale)
         return SOLVER.solve(
-            Problem(moved, cost, 3, constraints=(wall,)), jnp.ones(1)
+            ControlProblem(moved, cost, 3, constraints=(wall,)), jnp.ones(1)
         ).value
 
     with pytest.raises(ValueError, match="`constraints` cannot be differentiated"):

@@ -13,7 +13,7 @@ import eqsim
 from eqsim.wrappers import (
     ActionRepeat,
     AutoReset,
-    layers,
+    nested_envs,
     NoisyObservation,
     pool_resets,
     PooledResets,
@@ -168,10 +168,10 @@ def test_place_of_a_pool():
         (lambda env: noisy(TimeLimit(noisy(ActionRepeat(env, 2)), 2)), 3),
     ):
         env = pool_resets(wrap(task), jr.key(0), 3)
-        kinds = [type(layer) for layer in layers(env)]
+        kinds = [type(layer) for layer in nested_envs(env)]
         assert kinds.index(PooledResets) == depth
         without = kinds[:depth] + kinds[depth + 1 :]
-        assert without == [type(layer) for layer in layers(wrap(task))]
+        assert without == [type(layer) for layer in nested_envs(wrap(task))]
 
 
 def test_length_must_be_an_integer():

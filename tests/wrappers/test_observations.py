@@ -14,18 +14,18 @@ from eqsim.wrappers import (
     AutoReset,
     NoisyObservation,
     NormalizeObservation,
+    RunningStatistics,
     SelectObservation,
     StackObservation,
-    Statistics,
     TimeLimit,
 )
 
 
 ENV = Rail()
-NONE = Statistics(jnp.ones(()), jnp.zeros(4), jnp.ones(4))
+NONE = RunningStatistics(jnp.ones(()), jnp.zeros(4), jnp.ones(4))
 
 
-def of(values) -> Statistics:
+def of(values) -> RunningStatistics:
     out = NONE
     for x in values:
         out = out.with_one(x)
@@ -169,7 +169,7 @@ def test_noise_is_a_number():
 def test_statistics_do_not_saturate():
     """In single precision, one more than 2^24 is 2^24."""
     with jax.enable_x64(False):
-        long = Statistics(*map(jnp.asarray, (2.0**24, [0.0], [2.0**24])))
+        long = RunningStatistics(*map(jnp.asarray, (2.0**24, [0.0], [2.0**24])))
         obs = 2.0 + jr.normal(jr.key(0), (2**20, 1))
         add = lambda k, statistics: statistics.with_one(obs[k % 2**20])
         seen = jax.jit(lambda s: jax.lax.fori_loop(0, 2**23, add, s))(long)

@@ -17,8 +17,8 @@ from eqsim.render import Camera, images
 from eqsim.wrappers import (
     AutoReset,
     DomainRandomization,
+    episode_robot,
     Pixels,
-    robot,
     StackObservation,
     TimeLimit,
 )
@@ -55,7 +55,7 @@ def test_shows_the_present_state(name):
     env = WRAPPED[name]
     out = eqsim.rollout(env, push, jr.split(jr.key(0), 3), 6)
     assert out.obs.shape == (3, 6, 16, 24, 3) and out.obs.dtype == jnp.uint8
-    each = eqx.filter_vmap(eqx.filter_vmap(lambda state: robot(env, state)))
+    each = eqx.filter_vmap(eqx.filter_vmap(lambda state: episode_robot(env, state)))
     sys = each(out.state)
     expected = images(sys, env.physics(out.state).q, CAMERA, width=24, height=16)
     assert np.array_equal(out.obs, expected)

@@ -12,9 +12,9 @@ from eqsim import randomize
 from eqsim.wrappers import (
     AutoReset,
     DomainRandomization,
+    episode_robot,
     NoisyObservation,
     PrivilegedObservation,
-    robot,
     TimeLimit,
 )
 
@@ -32,7 +32,7 @@ def test_is_that_of_the_episode():
     env = AutoReset(TimeLimit(PrivilegedObservation(noisy, truth), 4))
     act = lambda obs, key: push(obs["obs"], key)
     out = eqsim.rollout(env, act, jr.split(jr.key(0), 3), 6)
-    sys = jax.vmap(jax.vmap(lambda state: robot(env, state)))(out.state)
+    sys = jax.vmap(jax.vmap(lambda state: episode_robot(env, state)))(out.state)
     physics = env.physics(out.state)
     plain = jnp.concatenate([physics.q, physics.qd], axis=-1)
     expected = jnp.concatenate([plain, sys.links.mass], axis=-1)

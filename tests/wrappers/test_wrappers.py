@@ -18,7 +18,7 @@ from eqsim.wrappers import (
     ClipAction,
     DelayAction,
     DomainRandomization,
-    layers,
+    nested_envs,
     NoisyObservation,
     NormalizeObservation,
     pool_resets,
@@ -223,7 +223,7 @@ def test_order():
         AutoReset(NormalizeObservation(task))
     for wrap in (ClipAction, ScaleAction, NormalizeObservation):
         wrap(looping)
-    names = [type(env).__name__ for env in layers(NormalizeObservation(looping))]
+    names = [type(env).__name__ for env in nested_envs(NormalizeObservation(looping))]
     assert names == ["NormalizeObservation", "AutoReset", "TimeLimit", "Rail"]
     with pytest.raises((TypeError, ValueError), match="TimeLimit|env"):
         TimeLimit("ant", 3)  # pyright: ignore
