@@ -1,17 +1,17 @@
 """Domain randomization: functions `(key, sys) -> sys` that draw parameters of a robot.
 
-`eqsim.DomainRandomization` calls them at every reset; `batch` makes a fixed batch of
+`eqsim.DomainRandomization` calls them at every reset; `batched_env` makes a fixed batch of
 robots from them.
 """
 
 from ._randomizers import (
     AbstractRandomizer as AbstractRandomizer,
-    batch as batch,
+    batched_env as batched_env,
     chain as chain,
     choice as choice,
     gaussian as gaussian,
     masses as masses,
     presets as presets,
-    scale as scale,
     uniform as uniform,
+    uniform_factor as uniform_factor,
 )

@@ -1,4 +1,8 @@
-"""Randomization presets for eqsim's environments."""
+"""Random changes of robots.
+
+In this order: the kinds of randomizers with the functions that make them, a fixed batch of
+robots, and the presets of eqsim's environments.
+"""
 
 import abc
 from collections.abc import Callable, Sequence
@@ -48,7 +52,7 @@ class Chain(AbstractRandomizer):
 
 
 class Uniform(AbstractRandomizer):
-    """Uniformly distributed values or factors; see `uniform` and `scale`."""
+    """Uniformly distributed values or factors; see `uniform` and `uniform_factor`."""
 
     where: Where = eqx.field(static=True)
     low: Float[Array, "..."] = eqx.field(converter=as_array)
@@ -133,7 +137,9 @@ def uniform(where: Where, low: Any, high: Any, *, shared: bool = False) -> Unifo
     return Uniform(where, low, high, False, shared)
 
 
-def scale(where: Where, low: Any, high: Any, *, shared: bool = False) -> Uniform:
+def uniform_factor(
+    where: Where, low: Any, high: Any, *, shared: bool = False
+) -> Uniform:
     """Multiply parameters by factors drawn uniformly from `low` to `high`.
 
     **Arguments:** as for `uniform`. To scale masses, see `masses`.
@@ -221,7 +227,7 @@ def _check_order(name: str, low, high) -> None:
         )
 
 
-def batch(
+def batched_env(
     env: AbstractEnv,
     randomize: Callable[[jax.Array, System], System],
     key: Key[jax.Array, " batch"],
@@ -232,7 +238,7 @@ def batch(
     once per environment.
 
     ```python
-    robots, axes = randomize.batch(env, randomize.masses(0.5, 2.0), keys)
+    robots, axes = randomize.batched_env(env, randomize.masses(0.5, 2.0), keys)
     states, _ = eqx.filter_vmap(lambda env, key: env.reset(key), in_axes=(axes, 0))(
         robots, keys_reset
     )
@@ -323,23 +329,34 @@ def presets(name: str = "") -> dict[str, AbstractRandomizer]:
         `ant`; environments of other packages have the general ones.
     """
     base = name.removesuffix("_uni").removesuffix("_omni")
-    motors, gravity = scale(_gear, 0.6, 1.4), scale(_gravity, 0.8, 1.2, shared=True)
+    motors, gravity = (
+        uniform_factor(_gear, 0.6, 1.4),
+        uniform_factor(_gravity, 0.8, 1.2, shared=True),
+    )
     single: dict[str, AbstractRandomizer] = {
         "masses": masses(0.5, 1.5),
         "motors": motors,
     }
-    slight = [masses(0.8, 1.2), scale(_damping, 0.7, 1.3), scale(_gear, 0.85, 1.15)]
-    wide = [masses(0.5, 1.5), scale(_damping, 0.3, 2.0), scale(_armature, 0.5, 2.0)]
+    slight = [
+        masses(0.8, 1.2),
+        uniform_factor(_damping, 0.7, 1.3),
+        uniform_factor(_gear, 0.85, 1.15),
+    ]
+    wide = [
+        masses(0.5, 1.5),
+        uniform_factor(_damping, 0.3, 2.0),
+        uniform_factor(_armature, 0.5, 2.0),
+    ]
     wide.append(motors)
     if base not in _WITHOUT_GRAVITY:
         single["gravity"] = gravity
-        wide.append(scale(_gravity, 0.9, 1.1, shared=True))
+        wide.append(uniform_factor(_gravity, 0.9, 1.1, shared=True))
     if base not in _WITHOUT_CONTACT:
-        single["friction"] = scale(_friction, 0.3, 2.0, shared=True)
-        slight.append(scale(_friction, 0.6, 1.4, shared=True))
+        single["friction"] = uniform_factor(_friction, 0.3, 2.0, shared=True)
+        slight.append(uniform_factor(_friction, 0.6, 1.4, shared=True))
         wide.append(single["friction"])
     if base == "swimmer":
-        single["medium"] = scale(_medium, 0.3, 2.0)
-        slight.append(scale(_medium, 0.8, 1.2))
+        single["medium"] = uniform_factor(_medium, 0.3, 2.0)
+        slight.append(uniform_factor(_medium, 0.8, 1.2))
         wide.append(single["medium"])
     return single | {"default": chain(*slight), "hard": chain(*wide)}

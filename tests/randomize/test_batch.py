@@ -16,21 +16,21 @@ from eqsim.envs import PointMass
 ENV = PointMass(sys=rails(1))
 DRAW = randomize.chain(
     randomize.masses(0.5, 2.0),
-    randomize.scale(lambda sys: sys.joints.damping, 0.5, 2.0),
+    randomize.uniform_factor(lambda sys: sys.joints.damping, 0.5, 2.0),
 )
 KEYS = jr.split(jr.key(0), 5)
 POLICY = lambda obs, key: jr.uniform(key, (ENV.sys.nu,), minval=-1.0)
 
 
 def test_each_robot_is_drawn_with_its_key():
-    robots, _ = randomize.batch(ENV, DRAW, KEYS)
+    robots, _ = randomize.batched_env(ENV, DRAW, KEYS)
     each = [DRAW(key, ENV.sys) for key in KEYS]
     expected = np.stack([sys.links.mass for sys in each])
     np.testing.assert_array_equal(robots.sys.links.mass, expected)
 
 
 def test_shared_parameters_have_no_batch_axis():
-    robots, axes = randomize.batch(ENV, DRAW, KEYS)
+    robots, axes = randomize.batched_env(ENV, DRAW, KEYS)
     drawn = {"links.mass", "links.inertia", "joints.damping"}
     leaves = jax.tree_util.tree_leaves_with_path(ENV.sys)
     pairs = zip(leaves, jax.tree_util.tree_leaves(robots.sys), strict=True)
@@ -41,7 +41,7 @@ def test_shared_parameters_have_no_batch_axis():
 
 
 def test_rollout_equals_rollouts_of_each_robot():
-    robots, axes = randomize.batch(ENV, DRAW, KEYS)
+    robots, axes = randomize.batched_env(ENV, DRAW, KEYS)
     seen = eqsim.rollout(robots, POLICY, KEYS, 10, env_axes=axes)
     one = eqx.tree_at(lambda env: env.sys, ENV, DRAW(KEYS[3], ENV.sys))
     alone = eqsim.rollout(one, POLICY, KEYS[3], 10)
@@ -50,7 +50,7 @@ def test_rollout_equals_rollouts_of_each_robot():
 
 def test_gradients_pass_through_the_draw():
     def mass(low):
-        robots, _ = randomize.batch(ENV, randomize.masses(low, 2.0), KEYS)
+        robots, _ = randomize.batched_env(ENV, randomize.masses(low, 2.0), KEYS)
         return jnp.sum(robots.sys.links.mass)
 
     low, h = jnp.array(0.5), 1e-4
@@ -60,6 +60,6 @@ def test_gradients_pass_through_the_draw():
 
 def test_errors():
     with pytest.raises(ValueError, match="returns the robot unchanged"):
-        randomize.batch(ENV, lambda key, sys: sys, KEYS)
+        randomize.batched_env(ENV, lambda key, sys: sys, KEYS)
     with pytest.raises(ValueError, match="a different structure"):
-        randomize.batch(ENV, lambda key, sys: rails(2), KEYS)
+        randomize.batched_env(ENV, lambda key, sys: rails(2), KEYS)

@@ -38,10 +38,12 @@ def test_uniform(low, span):
 
 def test_scale_and_bounds_per_entry():
     low, high = np.array([0.5, 1.0, 2.0]), np.array([0.5, 3.0, 4.0])
-    x = draws(randomize.scale(MASS, low, high), MASS) / np.asarray(SYS.links.mass)
+    x = draws(randomize.uniform_factor(MASS, low, high), MASS) / np.asarray(
+        SYS.links.mass
+    )
     np.testing.assert_allclose(x[:, 0], 0.5)
     assert np.all(x >= low - 1e-9) and np.all(x <= high + 1e-9)
-    shared = draws(randomize.scale(MASS, 0.5, 2.0, shared=True), MASS)
+    shared = draws(randomize.uniform_factor(MASS, 0.5, 2.0, shared=True), MASS)
     factor = shared / np.asarray(SYS.links.mass)
     np.testing.assert_allclose(factor, factor[:, :1].repeat(3, 1))
 
@@ -72,7 +74,7 @@ def test_masses():
 
 def test_several_at_once_and_one_after_the_other():
     change = randomize.chain(
-        randomize.scale(BOTH, 0.9, 1.1),
+        randomize.uniform_factor(BOTH, 0.9, 1.1),
         randomize.uniform(GEAR, 2.0, 3.0),
         lambda key, sys: eqx.tree_at(MASS, sys, 2.0 * sys.links.mass),
     )
@@ -94,10 +96,10 @@ def test_values():
     """Bounds are leaves: they can be batched, and change without a recompile."""
     made = eqx.filter_jit(lambda change, key: change(key, SYS).links.mass)
     for low in (0.5, 0.7):
-        made(randomize.scale(MASS, low, 1.0), jr.key(0))
+        made(randomize.uniform_factor(MASS, low, 1.0), jr.key(0))
     assert made._cached._cache_size() == 1
     slope = eqx.filter_grad(lambda change: jnp.sum(change(jr.key(0), SYS).links.mass))
-    change = randomize.scale(MASS, 0.5, 1.0)
+    change = randomize.uniform_factor(MASS, 0.5, 1.0)
     total = slope(change).low + slope(change).high
     np.testing.assert_allclose(total, jnp.sum(SYS.links.mass), rtol=1e-6)
 

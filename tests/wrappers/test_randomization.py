@@ -222,9 +222,9 @@ def everything(key, sys):
     """Mass, inertia, friction of each shape, gear and damping."""
     return randomize.chain(
         MASSES,
-        randomize.scale(lambda s: s.geoms.friction, 0.5, 1.5),
-        randomize.scale(lambda s: s.actuators.gear, 0.8, 1.2),
-        randomize.scale(lambda s: s.joints.damping, 0.5, 2.0),
+        randomize.uniform_factor(lambda s: s.geoms.friction, 0.5, 1.5),
+        randomize.uniform_factor(lambda s: s.actuators.gear, 0.8, 1.2),
+        randomize.uniform_factor(lambda s: s.joints.damping, 0.5, 2.0),
     )(key, sys)
 
 
