@@ -89,7 +89,7 @@ class QuadraticCost(AbstractTrajectoryCost):
 
     def __check_init__(self):
         for name in ("state_weight", "action_weight", "terminal_weight"):
-            check_numbers(f"Quadratic.{name}", vars(self)[name], *NOT_NEGATIVE)
+            check_numbers(f"QuadraticCost.{name}", vars(self)[name], *NOT_NEGATIVE)
 
     def stage(self, sys: Any, state: Any, action: Float[Array, " nu"]):
         change = self._change(sys, state)
@@ -148,7 +148,7 @@ class RewardCost(AbstractTrajectoryCost):
 
     def __check_init__(self):
         for name in ("termination", "action_weight"):
-            check_numbers(f"Reward.{name}", vars(self)[name], *NOT_NEGATIVE)
+            check_numbers(f"RewardCost.{name}", vars(self)[name], *NOT_NEGATIVE)
 
     def stage(self, sys: Any, state: Any, action: Float[Array, " nu"]):
         env = eqx.tree_at(lambda env: env.sys, self.env, sys)

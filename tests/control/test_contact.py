@@ -88,8 +88,3 @@ def test_exact_contacts_have_no_gradient():
     """Without smoothing nothing says that the hand should move: the puck stays."""
     away, way = misses(by_ilqr(None), 10)
     np.testing.assert_allclose(away, way, atol=1e-6)
-
-
-def test_widths():
-    np.testing.assert_allclose(Anneal(1e-2, 1e-4, 3).widths(), [1e-2, 1e-3, 1e-4])
-    assert Anneal(1e-2).widths()[-1] == 0.0

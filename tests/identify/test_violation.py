@@ -37,6 +37,14 @@ def _cube(mu: float, half: float) -> eqsim.System:
     return eqsim.load_mjcf(CUBE.format(dt=0.25 / RATE, mu=mu, half=half))
 
 
+def _apart() -> eqsim.System:
+    """A cube that touches nothing."""
+    text = CUBE.format(dt=0.01, mu=1, half=1).replace(
+        '<geom type="plane"', '<geom contype="0" conaffinity="0" type="plane"'
+    )
+    return eqsim.load_mjcf(text.replace('type="box"', 'type="box" contype="0"'))
+
+
 def _toss(seed: int, noise: float = 3e-5, rows: int = 80) -> identify.Recording:
     """A cube with friction 0.2, by MuJoCo with small steps."""
     text = CUBE.format(dt=0.05 / RATE, mu=0.2, half=HALF)
@@ -255,41 +263,27 @@ def test_contacts_between_links(dim):
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)
 
 
-BAD = {
-    "pipeline": (dict(pipeline=eqsim.Spring()), "needs the pipeline `Generalized`"),
-    "continuity": (
-        dict(windows=identify.Windows(1.0, continuity=1.0)),
-        "`Violation` does not simulate",
+REFUSED = {
+    "needs the pipeline `Generalized`": dict(pipeline=eqsim.Spring()),
+    "`Violation` does not simulate": dict(windows=WHOLE._replace(continuity=1.0)),
+    "has no channel 'pose'": dict(windows=WHOLE._replace(channel="pose")),
+    "fewer than 2 rows with 10 samples on each side": dict(
+        objective=identify.Violation(samples=10)
     ),
-    "channel": (
-        dict(windows=identify.Windows(1.0, channel="pose")),
-        "has no channel 'pose'",
-    ),
-    "samples": (
-        dict(objective=identify.Violation(samples=10)),
-        "no rows with 10 samples on each side",
-    ),
+    "no shapes of this robot can touch": dict(sys=_apart()),
 }
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_refusals(case):
-    options, message = BAD[case]
-    options = {"windows": WHOLE, "objective": identify.Violation()} | options
+@pytest.mark.parametrize("message", REFUSED)
+def test_refusals(message):
+    options = {
+        "sys": _cube(0.2, HALF),
+        "unknowns": {"mass": identify.Positive(lambda s: s.links.mass)},
+        "objective": identify.Violation(),
+        "windows": WHOLE,
+    }
     with pytest.raises(ValueError, match=message):
-        identify.fit(_cube(0.2, HALF), _toss(0, rows=20), UNKNOWNS, **options)
-
-
-def test_a_robot_without_shapes_is_refused():
-    text = CUBE.format(dt=0.01, mu=1, half=1).replace(
-        '<geom type="plane"', '<geom contype="0" conaffinity="0" type="plane"'
-    )
-    sys = eqsim.load_mjcf(text.replace('type="box"', 'type="box" contype="0"'))
-    unknowns = {"gravity": identify.Unbounded(lambda s: s.gravity, entries=(2,))}
-    with pytest.raises(ValueError, match="no shapes of this robot can touch"):
-        run = _toss(0, rows=20)
-        objective = identify.Violation()
-        identify.fit(sys, run, unknowns, windows=WHOLE, objective=objective)
+        identify.fit(recordings=_toss(0, rows=20), **(options | REFUSED[message]))
 
 
 @pytest.mark.parametrize(
