@@ -7,12 +7,11 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from _identify_polish import polish
 
 import eqsim
 from eqsim import identify
 from eqsim.identify import Recording, Windows
-
-from ._identify_polish import polish
 
 
 RATE, SUBSTEPS, WIDTH = 148.0, 10, 0.1048

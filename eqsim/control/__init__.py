@@ -1,4 +1,20 @@
-"""Optimal control: linear models, LQR, iterative LQR, planning by sampling, MPC."""
+"""Optimal control: linear models, LQR, iterative LQR, planning by sampling, MPC.
+
+Files in reading order:
+
+- `_dynamics`: what is controlled: a robot on a pipeline, an environment, or a function of
+  vectors, with states in tangent coordinates; `linearize`;
+- `_problem`: costs as sums of squared residuals, constraints, limits of controls;
+- `_linear_quadratic`: LQR, finite horizons, LQR along a trajectory;
+- `_backward_pass`, `_iterations`, `_ilqr`: iterative LQR from the inside out; `_ilqr` has the
+  solver, its constraints, and derivatives of plans;
+- `_planners`: CEM, MPPI and predictive sampling;
+- `_mpc`: a solver or planner as a policy with memory, and robots with latency;
+- `_inverse_kinematics`: coordinates that bring sites and links to targets.
+
+Solvers report `eqsim.RESULTS`. The package uses environments and all below; only the command
+line imports it.
+"""
 
 from ._dynamics import (
     AbstractDynamics as AbstractDynamics,

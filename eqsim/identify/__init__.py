@@ -1,4 +1,19 @@
-"""System identification: parameters of a robot from recordings of its motion."""
+"""System identification: parameters of a robot from recordings of its motion.
+
+`fit` cuts recordings into windows, whose starts are unknown as well, and minimizes what an
+objective compares in each window, by exact Jacobians. Files in reading order:
+
+- `_recordings` and `_windows`: the data, and windows of one size with an estimate of each start;
+- `_unknowns` and `_inertia`: parameters, their transforms and priors; consistent inertias;
+- `_channels`: measurements, interpolated commands, gains, biases and delays;
+- `_objectives` and `_violation`: what is compared in a window;
+- `_problem` and `_solver`: cost and Gauss-Newton matrix of all windows, and their minimum;
+- `_assessment` and `_result`: covariances, identifiability, held-out errors; the report;
+- `_fit`: `fit`, and the choice of experiments.
+
+It uses models, kinematics, dynamics, constraints, pipelines and `io`. Only the command line
+imports it.
+"""
 
 from ._assessment import (
     Combination as Combination,

@@ -1,7 +1,8 @@
 """Domain randomization: functions `(key, sys) -> sys` that draw parameters of a robot.
 
 `eqsim.DomainRandomization` calls them at every reset; `batched_env` makes a fixed batch of
-robots from them.
+robots from them; `presets` lists those of eqsim's environments. All is in `_randomizers`,
+which uses models and environments; bridges and the command line import the presets.
 """
 
 from ._randomizers import (

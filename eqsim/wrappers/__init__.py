@@ -1,5 +1,16 @@
-"""Wrappers of environments: time limits, auto-reset, actions, observations, domain
-randomization."""
+"""Wrappers of environments: time limits, auto-reset, actions, observations, robots, skills.
+
+A wrapper is an environment that holds another one. Files in reading order:
+
+- `_wrapper`: base classes, and the lifetime of the state that a wrapper adds;
+- `_episodes`: time limits, auto-reset, resets in advance, another robot in each episode;
+- `_actions`: repeated, clipped, scaled and delayed actions;
+- `_observations`: normalized, stacked, selected, noisy and privileged observations, images;
+- `skills`: descriptors of behavior, skills and goals; the environments with descriptors.
+
+They use environments and `render`; the viewer, the conformance kit, bridges, the command line
+and the agents import them.
+"""
 
 from ._actions import (
     AbstractConversion as AbstractConversion,
@@ -27,16 +38,17 @@ from ._observations import (
     SelectObservation as SelectObservation,
     StackObservation as StackObservation,
 )
-from ._skills import (
+from ._wrapper import (
+    AbstractStateful as AbstractStateful,
+    AbstractStateless as AbstractStateless,
+    AbstractWrapper as AbstractWrapper,
+    Lifetime as Lifetime,
+    nested_envs as nested_envs,
+)
+from .skills import (
     AbstractDescriptor as AbstractDescriptor,
     AbstractSkillPrior as AbstractSkillPrior,
-    ant_omni as ant_omni,
-    ant_uni as ant_uni,
     FeetContact as FeetContact,
-    half_cheetah_uni as half_cheetah_uni,
-    hopper_uni as hopper_uni,
-    humanoid_omni as humanoid_omni,
-    humanoid_uni as humanoid_uni,
     NormalSkills as NormalSkills,
     OneHotSkills as OneHotSkills,
     Reach as Reach,
@@ -44,12 +56,4 @@ from ._skills import (
     Skills as Skills,
     TorsoPosition as TorsoPosition,
     UniformSkills as UniformSkills,
-    walker2d_uni as walker2d_uni,
-)
-from ._wrapper import (
-    AbstractStateful as AbstractStateful,
-    AbstractStateless as AbstractStateless,
-    AbstractWrapper as AbstractWrapper,
-    Lifetime as Lifetime,
-    nested_envs as nested_envs,
 )
