@@ -103,10 +103,11 @@ def covariance(
     score = scores(now.arrow, eliminated)
     information = informations(now.arrow, eliminated)
     inverse, matrix = pseudo_inverse(eliminated.matrix)
-    args = inverse, matrix, score, information, contrasts
-    by_run = cluster_robust(*args, run)
-    single = np.arange(len(run))
-    by_window = by_run if linked else cluster_robust(*args, single)
+    sandwich = lambda labels: cluster_robust(
+        inverse, matrix, score, information, contrasts, labels
+    )
+    by_run = sandwich(run)
+    by_window = by_run if linked else sandwich(np.arange(len(run)))
     chosen = by_run if by_run.reliable else by_window
     if chosen.reliable:
         used, freedom = chosen.matrix, chosen.freedom
@@ -353,7 +354,7 @@ class Validation(NamedTuple):
         return "\n".join(lines)
 
 
-def validate(
+def held_out_errors(
     problem: FitProblem,
     theta: np.ndarray,
     baseline: np.ndarray,

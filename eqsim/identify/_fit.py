@@ -22,10 +22,10 @@ from ..model import inactive_parameters, System, validate as validate_system
 from ..pipelines import AbstractPipeline, Generalized
 from ._assessment import (
     covariance,
+    held_out_errors,
     Identifiability,
     identifiability,
     pseudo_inverse,
-    validate as validation,
 )
 from ._channels import (
     AbstractMeasurement,
@@ -118,13 +118,51 @@ def fit(
     runs = [recordings] if isinstance(recordings, Recording) else list(recordings)
     check_split(runs, validate)
     _check_solver(solver)
-    how = measurement(measure), pipeline, objective, loss
-    setup = prepare(sys, runs, unknowns, windows, noise, *how)
-    result = _annealed(setup, smoothing, solver, noise, (progress, accepted))
+    setup = prepare(
+        sys,
+        runs,
+        unknowns,
+        windows,
+        noise,
+        measurement(measure),
+        pipeline,
+        objective,
+        loss,
+    )
+    problem = setup.problem
+    widths = {k: v.shape[0] for k, v in problem.sigma.items()}
+    rounds = _Rounds(
+        solver,
+        frozenset(noise or ()),
+        floors(setup.runs, list(widths), widths),
+        _told(problem, progress, accepted),
+    )
+    result = _annealed(rounds, setup, smoothing)
     if not validate:
         return result
-    spans = horizons or [windows.length * share for share in (0.25, 0.5, 1.0)]
-    return _validated(result, list(validate), windows, spans, _before(unknowns))
+    held_out = held_out_errors(
+        result.problem,
+        result.theta,
+        np.asarray(result.problem.origin),
+        list(validate),
+        windows,
+        horizons or [windows.length * share for share in (0.25, 0.5, 1.0)],
+        _before(unknowns),
+    )
+    return dataclasses.replace(result, validation=held_out)
+
+
+class _Rounds(NamedTuple):
+    """What all rounds of a fit share.
+
+    - `fixed`: channels whose noise is given. `floor`: least noise of each channel.
+    - `told`: called with each accepted iterate.
+    """
+
+    solver: Solver
+    fixed: frozenset[str]
+    floor: dict[str, np.ndarray]
+    told: Callable[[Iterate], None]
 
 
 def _check_solver(solver: Solver) -> None:
@@ -137,30 +175,18 @@ def _check_solver(solver: Solver) -> None:
     check_numbers("Solver.damping", solver.damping, lambda x: x > 0, "positive")
 
 
-def _annealed(setup: Setup, smoothing, solver: Solver, noise, callbacks) -> Result:
+def _annealed(rounds: _Rounds, setup: Setup, smoothing: Sequence[float]) -> Result:
     """Fit with each width of the onset of contacts in turn."""
-    problem, runs, found, theta, labels, bounds = setup
-    widths = {k: v.shape[0] for k, v in problem.sigma.items()}
-    floor = floors(runs, list(widths), widths)
-    told = _told(problem, *callbacks)
-    starts, steps = np.zeros(found.batch.sd.shape), 0
+    problem, theta, bounds = setup.problem, setup.theta, setup.bounds
+    starts, steps = np.zeros(problem.batch.sd.shape), 0
     for width in smoothing or (None,):
         if width is not None:
             problem = _smoothed(problem, float(width))
-        problem, now, outcome, bounds = _reached(
-            problem, theta, starts, bounds, solver, noise, floor, told
-        )
+        problem, now, outcome, bounds = _reached(rounds, problem, theta, starts, bounds)
         theta, starts, steps = now.theta, now.starts, steps + now.steps
-    warn_without_influence(now, labels)
-    now = now._replace(steps=steps)
-    return _result(problem, now, outcome, found, runs, labels, bounds)
-
-
-def _validated(result: Result, held, windows: Windows, spans, before: float) -> Result:
-    """Add errors on held-out recordings."""
-    first = np.asarray(result.problem.origin)
-    args = result.problem, result.theta, first, held, windows, spans, before
-    return dataclasses.replace(result, validation=validation(*args))
+    warn_without_influence(now, setup.labels)
+    setup = setup._replace(problem=problem, bounds=bounds)
+    return _result(setup, now._replace(steps=steps), outcome)
 
 
 def prepare(
@@ -223,23 +249,22 @@ def prepare(
     return Setup(problem, runs, found, theta, tuple(labels), bounds)
 
 
-def _reached(problem, theta, starts, bounds, solver, noise, floor, told):
+def _reached(rounds: _Rounds, problem: FitProblem, theta, starts, bounds):
     """Fit, and again where a positive number is far from where the data want it: its
     bounds are relative to its start, and at a tiny value the cost is flat in its
     logarithm."""
-    args = solver, noise, floor, told
-    problem, now, outcome = _fitted(problem, theta, starts, bounds, *args)
+    problem, now, outcome = _fitted(rounds, problem, theta, starts, bounds)
     for _ in range(_MOVES):
         moved, wider = _further(problem, now, bounds)
         if np.array_equal(wider, bounds):
             break
         if not np.isfinite(iterate_at(problem, moved, now.starts, 0).cost):
             break  # The simulation fails there.
-        other, new, reached = _fitted(problem, moved, now.starts, wider, *args)
+        other, new, reached = _fitted(rounds, problem, moved, now.starts, wider)
         gain = now.cost - iterate_at(problem, new.theta, new.starts, 0).cost
         new = new._replace(steps=now.steps + new.steps)
         # By chance the cost decreases by half for each number.
-        if not gain > max(2.0, solver.rtol * abs(now.cost)):
+        if not gain > max(2.0, rounds.solver.rtol * abs(now.cost)):
             return problem, now._replace(steps=new.steps), outcome, bounds
         problem, now, outcome, bounds = other, new, reached, wider
     return problem, now, outcome, bounds
@@ -262,33 +287,32 @@ def _further(problem: FitProblem, now: Iterate, bounds: tuple[np.ndarray, np.nda
     return moved, (lower, np.where(up, np.maximum(upper, most), upper))
 
 
-def _fitted(problem, theta, starts, bounds, solver, noise, floor, told):
+def _fitted(rounds: _Rounds, problem: FitProblem, theta, starts, bounds):
     """Fit, and try windows again that ended in a wrong minimum."""
-    args = bounds, solver, noise, floor, told
-    problem, now, outcome = _noisy(problem, theta, starts, *args)
-    for _ in range(solver.restarts):
+    problem, now, outcome = _noisy(rounds, problem, theta, starts, bounds)
+    for _ in range(rounds.solver.restarts):
         better = restarted(problem, now)
         if better is None:
             break
         steps = now.steps
-        problem, now, outcome = _noisy(problem, now.theta, better, *args)
+        problem, now, outcome = _noisy(rounds, problem, now.theta, better, bounds)
         now = now._replace(steps=now.steps + steps)
     return problem, now, outcome
 
 
-def _noisy(problem, theta, starts, bounds, solver, noise, floor, told):
+def _noisy(rounds: _Rounds, problem: FitProblem, theta, starts, bounds):
     """Fit, and estimate the noise, in turns."""
-    fixed = set(noise or ())
+    solver, told, fixed = rounds.solver, rounds.told, rounds.fixed
     if len(fixed) == len(problem.sigma):
         now, outcome = minimize(problem, theta, starts, bounds, solver, told)
         return problem, now, outcome
     settle, steps = solver._replace(rtol=1e-2, max_steps=1), 0
     now, outcome = minimize(problem, theta, starts, bounds, settle, told)
     for _ in range(max(solver.rounds, 1)):
-        sigma = estimated(now, problem.loss, floor)
+        found = estimated(now, problem.loss, rounds.floor)
         sigma = {
             k: problem.sigma[k] if k in fixed else jnp.asarray(v)
-            for k, v in sigma.items()
+            for k, v in found.items()
         }
         change = max(
             float(np.abs(np.log(sigma[k] / problem.sigma[k])).max()) for k in sigma
@@ -301,46 +325,56 @@ def _noisy(problem, theta, starts, bounds, solver, noise, floor, told):
     return problem, now._replace(steps=steps), outcome
 
 
-def _result(
-    problem: FitProblem, now: Iterate, outcome, found: Cut, runs, labels, bounds
-):
+def _result(setup: Setup, now: Iterate, outcome) -> Result:
+    problem, found, labels = setup.problem, setup.found, setup.labels
     theta = jnp.asarray(now.theta)
-    values = np.asarray(problem.values(theta))
     jacobian = np.asarray(jax.jacfwd(problem.values)(theta))
     samples = int(sum(float(x.sum()) for x in now.blocks.counts.values()))
     linked = bool(found.batch.linked.any())
-    known = covariance(now, found.run, samples, jacobian, linked)
     _, _, hessian = prior_terms(problem, theta)
-    prior_sd = _prior_sd(np.asarray(hessian), jacobian)
+    hessian = np.asarray(hessian)
+    prior_sd = _prior_sd(hessian, jacobian)
     scale = np.where(np.isfinite(prior_sd), prior_sd, problem.scales(theta))
-    data = now.arrow._replace(theta=now.arrow.theta - np.asarray(hessian))
-    to_values = np.linalg.inv(jacobian)
-    information = to_values.T @ eliminate(data).matrix @ to_values
     model = problem.model(theta)
-    names = tuple(
-        (runs[k].name, float(t)) for k, t in zip(found.recording, found.begin)
-    )
+    names = [setup.runs[k].name for k in found.recording]
     return Result(
         sys=model.sys,
         signals=model.signals,
         names=labels,
-        values=values,
+        values=np.asarray(problem.values(theta)),
         sigma={k: np.asarray(v) for k, v in problem.sigma.items()},
-        covariance=known,
-        identifiability=identifiability(information, scale, labels),
+        covariance=covariance(now, found.run, samples, jacobian, linked),
+        identifiability=_told_by_data(
+            now, now.arrow.theta - hessian, jacobian, scale, labels
+        ),
         validation=None,
         outcome=outcome,
         cost=now.cost,
         steps=now.steps,
         misfit=np.asarray(now.blocks.misfit),
-        window=names,
+        window=tuple(zip(names, found.begin.tolist(), strict=True)),
         problem=problem,
         theta=now.theta,
         starts=now.starts,
         jacobian=jacobian,
-        bounds=bounds,
+        bounds=setup.bounds,
         prior_sd=prior_sd,
     )
+
+
+def _told_by_data(
+    now: Iterate, matrix: np.ndarray, jacobian: np.ndarray, scale, labels
+) -> Identifiability:
+    """Find what the data tell about the values, without priors.
+
+    **Arguments:**
+
+    - `matrix`: Gauss-Newton matrix of the free numbers by the data alone.
+    - `jacobian`: derivative of the values by the free numbers.
+    """
+    reduced = eliminate(now.arrow._replace(theta=matrix)).matrix
+    to_values = np.linalg.inv(jacobian)
+    return identifiability(to_values.T @ reduced @ to_values, scale, labels)
 
 
 def _before(unknowns: Mapping[str, AbstractUnknown]) -> float:
@@ -433,8 +467,8 @@ def structural_identifiability(
     rng = np.random.default_rng(seed)
     time = np.arange(0.0, length, float(sys.dt))
     ctrl = [amplitude * _sines(rng, time, sys.nu) for _ in range(motions)]
-    args = sys, unknowns, measurement(measure), pipeline, noise
-    return _evaluated(*args, time, ctrl, amplitude, rng)[0]
+    plan = _Experiment(sys, unknowns, measurement(measure), pipeline, noise, time)
+    return plan.evaluated(ctrl, amplitude, rng)[0]
 
 
 def design_experiment(
@@ -465,60 +499,71 @@ def design_experiment(
     rng = np.random.default_rng(seed)
     time = np.arange(0.0, length, float(sys.dt))
     best = None
-    args = sys, unknowns, measurement(measure), pipeline, noise
+    plan = _Experiment(sys, unknowns, measurement(measure), pipeline, noise, time)
     for _ in range(candidates):
         ctrl = _sines(rng, time, sys.nu)
         ctrl *= limits / np.maximum(np.abs(ctrl).max(axis=0), 1e-12)
-        found, value = _evaluated(*args, time, [ctrl], 0.0, rng)
+        found, value = plan.evaluated([ctrl], 0.0, rng)
         if best is None or value > best.information:
             best = Excitation(time, ctrl, value, found)
     assert best is not None
     return best
 
 
-def _evaluated(
-    sys, unknowns, measure, pipeline, noise, time, ctrl, speed, rng
-) -> tuple[Identifiability, float]:
-    """Evaluate some motions by the Jacobians of a fit to their own simulation."""
-    runs = []
-    for k, u in enumerate(ctrl):
-        start = speed * rng.normal(size=sys.nv), speed * rng.normal(size=sys.nv)
-        runs.append(_simulated(sys, measure, pipeline, time, u, start, f"motion-{k}"))
-    states = {run.recording.name: run.start for run in runs}
-    window = Windows(
-        2 * time[-1],
-        start=lambda recording, row: states[recording.name],
-        start_sd=(1e-6, 1e-6),
-    )
-    recordings = [run.recording for run in runs]
-    channels = {name: noise for name in recordings[0].channels}
-    setup = prepare(sys, recordings, unknowns, window, channels, measure, pipeline)
-    problem, theta = setup.problem, setup.theta
-    now = iterate_at(problem, theta, np.zeros(problem.batch.sd.shape), 0)
-    jacobian = np.asarray(jax.jacfwd(problem.values)(jnp.asarray(theta)))
-    to_values = np.linalg.inv(jacobian)
-    prior_free = now.arrow._replace(
-        theta=np.asarray(now.blocks.hessian)[:, : len(theta), : len(theta)].sum(axis=0)
-    )
-    information = to_values.T @ eliminate(prior_free).matrix @ to_values
-    scale = problem.scales(jnp.asarray(theta))
-    found = identifiability(information, scale, setup.labels)
-    return found, float(np.log1p(found.singular_values**2).sum())
+class _Experiment(NamedTuple):
+    """An experiment that is evaluated by the Jacobians of a fit to its simulation."""
 
+    sys: System
+    unknowns: Mapping[str, AbstractUnknown]
+    measure: AbstractMeasurement
+    pipeline: AbstractPipeline
+    noise: float
+    time: np.ndarray
 
-class _Motion(NamedTuple):
-    recording: Recording
-    start: tuple[np.ndarray, np.ndarray]
+    def evaluated(
+        self, ctrl: Sequence[np.ndarray], speed: float, rng: np.random.Generator
+    ) -> tuple[Identifiability, float]:
+        """Return what motions tell, and the log-determinant of their information.
 
+        **Arguments:**
 
-def _simulated(sys, measure, pipeline, time, ctrl, start, name: str) -> _Motion:
-    """Simulate commands from a random state, and measure without noise."""
-    q = integrate(sys, jnp.asarray(sys.joints.ref), jnp.asarray(start[0]))
-    qd = jnp.asarray(start[1])
-    values = _trajectory(sys, measure, pipeline, jnp.asarray(ctrl), q, qd)
-    channels = {k: np.asarray(v) for k, v in values.items()}
-    recording = Recording(time, ctrl, channels, name)
-    return _Motion(recording, (np.asarray(q), np.asarray(qd)))
+        - `ctrl`: commands of each motion.
+        - `speed`: standard deviation of their first coordinates and velocities.
+        """
+        starts, recordings = {}, []
+        for k, u in enumerate(ctrl):
+            name = f"motion-{k}"
+            step, qd = (jnp.asarray(speed * rng.normal(size=self.sys.nv)) for _ in "ab")
+            q = integrate(self.sys, jnp.asarray(self.sys.joints.ref), step)
+            values = _trajectory(
+                self.sys, self.measure, self.pipeline, jnp.asarray(u), q, qd
+            )
+            channels = {key: np.asarray(v) for key, v in values.items()}
+            recordings.append(Recording(self.time, u, channels, name))
+            starts[name] = np.asarray(q), np.asarray(qd)
+        windows = Windows(
+            2 * self.time[-1],
+            start=lambda recording, row: starts[recording.name],
+            start_sd=(1e-6, 1e-6),
+        )
+        noise = {name: self.noise for name in recordings[0].channels}
+        setup = prepare(
+            self.sys,
+            recordings,
+            self.unknowns,
+            windows,
+            noise,
+            self.measure,
+            self.pipeline,
+        )
+        problem, theta = setup.problem, jnp.asarray(setup.theta)
+        now = iterate_at(problem, setup.theta, np.zeros(problem.batch.sd.shape), 0)
+        size = len(setup.theta)
+        data = np.asarray(now.blocks.hessian)[:, :size, :size].sum(axis=0)
+        jacobian = np.asarray(jax.jacfwd(problem.values)(theta))
+        scale = problem.scales(theta)
+        found = _told_by_data(now, data, jacobian, scale, setup.labels)
+        return found, float(np.log1p(found.singular_values**2).sum())
 
 
 @eqx.filter_jit

@@ -32,7 +32,7 @@ from ._channels import (
     LinearInterpolation,
     space_of,
 )
-from ._recordings import inner_rows, Recording, uninterrupted
+from ._recordings import inner_rows, Recording
 from ._unknowns import Model, Signals
 from ._windows import Batch, local_fit, step_of, Windows
 
@@ -326,8 +326,7 @@ def _filtered(sys: System, recording: Recording, windows: Windows) -> Recording:
     all neighbours."""
     channel, half = windows.channel, windows.half
     rows = inner_rows(recording, windows.gap, half, "Windows.half")
-    parts = uninterrupted(recording.time, windows.gap)
-    fit = local_fit(sys, recording, rows, channel, half, parts)
+    fit = local_fit(sys, recording, rows, channel, half, windows.gap)
     return recording.rows(rows, {_Q: fit.q, _QD: fit.qd, QDD: fit.qdd})
 
 
@@ -401,9 +400,9 @@ class Innovations(AbstractObjective):
         derived = []
         for recording in recordings:
             rows = np.arange(len(recording.time))
-            parts = uninterrupted(recording.time, windows.gap)
-            args = measure.channel, windows.half, parts
-            fit = local_fit(sys, recording, rows, *args)
+            fit = local_fit(
+                sys, recording, rows, measure.channel, windows.half, windows.gap
+            )
             linear = _transitions(sys, pipeline, fit.q, fit.qd, recording.ctrl)
             derived.append(recording.rows(rows, {_TRANSITION: np.asarray(linear)}))
         return Comparison(derived, (measure.channel, _TRANSITION), dict(widths))

@@ -42,33 +42,13 @@ class LocalFit(NamedTuple):
     sd: np.ndarray
 
 
-def estimate_starts(
-    sys: System,
-    recording: Recording,
-    rows: np.ndarray,
-    channel: str,
-    half: int,
-    parts: Sequence[slice],
-) -> Starts:
-    """Fit a local cubic to the measured coordinates around each row.
-
-    **Arguments:** see `local_fit`.
-    """
-    fit = local_fit(sys, recording, rows, channel, half, parts)
-    sd = _WIDE * fit.sd
-    # Velocities of Euler steps are those half a step before.
-    lag = 0.5 * np.abs(fit.qdd) * float(sys.dt)
-    sd[:, sys.nv :] = np.hypot(sd[:, sys.nv :], lag)
-    return Starts(fit.q, fit.qd, sd)
-
-
 def local_fit(
     sys: System,
     recording: Recording,
     rows: np.ndarray,
     channel: str,
     half: int,
-    parts: Sequence[slice],
+    gap: float | None,
 ) -> LocalFit:
     """Fit a local cubic to the measured coordinates around each row.
 
@@ -76,10 +56,10 @@ def local_fit(
 
     - `channel`: channel of the recording with all coordinates.
     - `half`: samples on each side.
-    - `parts`: uninterrupted parts of the recording; at their ends the fit is one-sided.
+    - `gap`: interval that interrupts the recording, s; there the fit is one-sided.
     """
     q, out = recording.channel(channel, sys.nq), []
-    for part in parts:
+    for part in uninterrupted(recording.time, gap):
         inside = rows[(rows >= part.start) & (rows < part.stop)]
         if len(inside):
             size = min(2 * half + 1, part.stop - part.start)
@@ -361,13 +341,16 @@ def _starts(sys, recordings, found, windows: Windows) -> Starts:
             sd = windows.start_sd or (1.0, 10.0)
             parts.append(given_starts(sys, recording, rows, windows.start, sd))
             continue
-        parts_of = uninterrupted(recording.time, windows.gap)
-        args = windows.channel, windows.half, parts_of
-        part = estimate_starts(sys, recording, rows, *args)
+        fit = local_fit(
+            sys, recording, rows, windows.channel, windows.half, windows.gap
+        )
+        sd = _WIDE * fit.sd
+        # Velocities of Euler steps are those half a step before.
+        lag = 0.5 * np.abs(fit.qdd) * float(sys.dt)
+        sd[:, sys.nv :] = np.hypot(sd[:, sys.nv :], lag)
         if windows.start_sd is not None:
-            sd = np.repeat(windows.start_sd, sys.nv)
-            part = part._replace(sd=np.broadcast_to(sd, part.sd.shape))
-        parts.append(part)
+            sd = np.broadcast_to(np.repeat(windows.start_sd, sys.nv), sd.shape)
+        parts.append(Starts(fit.q, fit.qd, sd))
     return Starts(*(np.concatenate(x) for x in zip(*parts)))
 
 
