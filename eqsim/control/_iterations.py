@@ -471,15 +471,10 @@ def _first(problem: ControlProblem, states, actions, factors) -> Iterate:
     finite = jnp.isfinite(cost) & jnp.all(jnp.isfinite(gaps))
     T, nu, nx = *actions.shape, gaps.shape[1]
     zeros = lambda *shape: jnp.zeros(shape, actions.dtype)
-    model = Expansion(
-        zeros(T, nx, nx),
-        zeros(T, nx, nu),
-        zeros(T + 1, nx),
-        zeros(T, nu),
-        zeros(T + 1, nx, nx),
-        zeros(T, nu, nx),
-        zeros(T, nu, nu),
-    )
+    jacobians = zeros(T, nx, nx), zeros(T, nx, nu)
+    slopes = zeros(T + 1, nx), zeros(T, nu)
+    hessians = zeros(T + 1, nx, nx), zeros(T, nu, nx), zeros(T, nu, nu)
+    model = Expansion(*jacobians, *slopes, *hessians)
     false = jnp.zeros((), bool)
     feedback = Feedback(zeros(T, nu), zeros(T, nu, nx), zeros(), zeros(), false)
     return Iterate(

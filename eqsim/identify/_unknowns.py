@@ -502,14 +502,7 @@ def Positive(
     - `initial`: first value; by default that of the robot.
     - `prior`: prior of the values in their own units.
     """
-    return Leaves(
-        where=where,
-        transform=Log(),
-        entries=entries,
-        shared=shared,
-        initial=initial,
-        prior=prior,
-    )
+    return Leaves(where, Log(), entries, shared, initial, prior)
 
 
 def Bounded(
@@ -528,14 +521,7 @@ def Bounded(
 
     - `lower`, `upper`: bounds, in the unit of the parameter.
     """
-    return Leaves(
-        where=where,
-        transform=Box(lower, upper),
-        entries=entries,
-        shared=shared,
-        initial=initial,
-        prior=prior,
-    )
+    return Leaves(where, Box(lower, upper), entries, shared, initial, prior)
 
 
 def Unbounded(
@@ -550,11 +536,4 @@ def Unbounded(
 
     **Arguments:** see `Positive`.
     """
-    return Leaves(
-        where=where,
-        transform=Identity(),
-        entries=entries,
-        shared=shared,
-        initial=initial,
-        prior=prior,
-    )
+    return Leaves(where, Identity(), entries, shared, initial, prior)
