@@ -184,6 +184,7 @@ def reorientation(turn):
     return ControlProblem((PIPELINE, BODY), cost, 30), at(begin), at(end)
 
 
+# Compiles plans of a free rotation.
 @pytest.mark.slow
 def test_reorientation_does_not_depend_on_axes(getkey):
     """Through half a turn; turned start and target give the turned plan."""
@@ -260,6 +261,7 @@ def test_lanes(lanes, getkey):
     assert found.steps[2] == 0
 
 
+# Compiles six batches of plans, two with derivatives.
 @pytest.mark.slow
 def test_lanes_with_constraints_and_batched_problems(getkey):
     """Multipliers, costs of each problem, and derivatives, as in one loop."""

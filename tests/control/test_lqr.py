@@ -79,14 +79,6 @@ def test_finite_horizon(T, nx, nu):
         assert states.shape == (T + 1, nx)
 
 
-@pytest.mark.slow  # `test_finite_horizon` is the quick one.
-def test_parallel_is_sequential(getkey):
-    lq = random_lq(getkey(), 30, 5, 2)
-    one, two = (control.solve_lq(lq, parallel=p) for p in (False, True))
-    for x, y in zip(one, two, strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-9)
-
-
 def test_finite_horizon_gradients(getkey):
     """Forward and reverse mode through the recursion."""
     lq = random_lq(getkey(), 3, 2, 1)
@@ -104,6 +96,7 @@ def test_finite_horizon_shapes(getkey):
         control.solve_lq(lq._replace(Q=lq.Q[:-1]))
 
 
+# Compiles a step and its Jacobian for 200 states.
 @pytest.mark.slow
 def test_tvlqr_tends_to_lqr():
     """At a fixed point and a long horizon, for a pendulum that stands on its head."""

@@ -258,6 +258,7 @@ def test_latency(delay, latency):
     assert fallen > 0.5
 
 
+# Compiles two rollouts that plan.
 @pytest.mark.slow
 def test_memory_continues_through_pieces(capfd):
     """A rollout with a progress bar is made in pieces: with the same actions."""

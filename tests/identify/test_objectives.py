@@ -167,6 +167,7 @@ def _commands(batch) -> np.ndarray:
     return np.array([np.interp(t, at, u[:, 0]) for t, at, u in rows])
 
 
+# Compiles two objectives and a simulation of held-out runs.
 @pytest.mark.slow
 def test_inverse_starts_a_fit():
     """From a guess that is far off, it finds the basin of the truth without simulating, and
@@ -347,6 +348,7 @@ def test_innovations_of_a_balanced_pendulum():
     assert errors[0] < 0.04 and errors[0] < 0.1 * errors[1]
 
 
+# Compiles four filters of a free body.
 @pytest.mark.slow
 def test_innovations_on_rotations():
     """Orientations are corrected as rotations: a large disturbance follows a tumbling body

@@ -83,6 +83,7 @@ def test_inertia_keeps_the_robot():
     )
 
 
+# Compiles eigenvectors in two modes.
 @pytest.mark.slow
 def test_inertia_gradient():
     """Also at equal principal moments, where axes are not unique."""
