@@ -10,7 +10,7 @@ the timesteps. Wrappers that change the time step or the range of actions derive
 import abc
 import enum
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar, TYPE_CHECKING
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -39,16 +39,18 @@ class Lifetime(enum.Enum):
 class AbstractWrapper(AbstractEnv):
     """A wrapper around another environment, `env`, with the same robot and pipeline.
 
+    - `lifetime`: lifetime of the state that the wrapper adds.
+
     **Raises:** `ValueError` if a wrapper whose state belongs to one episode contains
     one whose state is kept over episodes.
     """
 
     env: eqx.AbstractVar[AbstractEnv]
-
-    @property
-    @abc.abstractmethod
-    def lifetime(self) -> Lifetime:
-        """Lifetime of the state that this wrapper adds."""
+    if TYPE_CHECKING:
+        # Type checkers would take an `AbstractClassVar` for an argument of subclasses.
+        lifetime: ClassVar[Lifetime]
+    else:
+        lifetime: eqx.AbstractClassVar[Lifetime]
 
     @property
     def sys(self) -> System:
