@@ -13,7 +13,7 @@ from mujoco import rollout
 import eqsim
 from eqsim import identify
 from eqsim.identify import Windows
-from eqsim.identify._problem import evaluate
+from eqsim.identify._fit_problem import evaluate
 
 
 def compare(folder: pathlib.Path, repeats: int = 5) -> dict:

@@ -7,7 +7,7 @@ objective compares in each window, by exact Jacobians. Files in reading order:
 - `_unknowns` and `_inertia`: parameters, their transforms and priors; consistent inertias;
 - `_channels`: measurements, interpolated commands, gains, biases and delays;
 - `_objectives` and `_violation`: what is compared in a window;
-- `_problem` and `_solver`: cost and Gauss-Newton matrix of all windows, and their minimum;
+- `_fit_problem` and `_solver`: cost and Gauss-Newton matrix of all windows, and their minimum;
 - `_assessment` and `_result`: covariances, identifiability, held-out errors; the report;
 - `_fit`: `fit`, and the choice of experiments.
 
@@ -44,19 +44,19 @@ from ._fit import (
     IdentificationWarning as IdentificationWarning,
     structural_identifiability as structural_identifiability,
 )
+from ._fit_problem import (
+    AbstractLoss as AbstractLoss,
+    CauchyLoss as CauchyLoss,
+    GemanMcClureLoss as GemanMcClureLoss,
+    HuberLoss as HuberLoss,
+    SquareLoss as SquareLoss,
+)
 from ._inertia import Inertia as Inertia, LogDetPrior as LogDetPrior
 from ._objectives import (
     AbstractObjective as AbstractObjective,
     Innovations as Innovations,
     Inverse as Inverse,
     Simulation as Simulation,
-)
-from ._problem import (
-    AbstractLoss as AbstractLoss,
-    CauchyLoss as CauchyLoss,
-    GemanMcClureLoss as GemanMcClureLoss,
-    HuberLoss as HuberLoss,
-    SquareLoss as SquareLoss,
 )
 from ._recordings import (
     load_recordings as load_recordings,

@@ -36,8 +36,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._channels import predicted_channels
+from ._fit_problem import FitProblem, residuals
 from ._objectives import Simulation
-from ._problem import FitProblem, residuals
 from ._recordings import Recording
 from ._solver import eliminate, informations, Iterate, scores
 from ._windows import Cut, cut, Windows

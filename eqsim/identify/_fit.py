@@ -35,8 +35,8 @@ from ._channels import (
     predicted_channels,
     tangent_widths,
 )
+from ._fit_problem import AbstractLoss, FitProblem, prior_terms, SquareLoss
 from ._objectives import AbstractObjective, Given, Simulation
-from ._problem import AbstractLoss, FitProblem, prior_terms, SquareLoss
 from ._recordings import Recording
 from ._result import Result
 from ._solver import (

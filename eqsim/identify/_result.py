@@ -23,7 +23,7 @@ from ..io import write_mjcf
 from ..model import System
 from ._assessment import Covariance, Identifiability, prediction, quantile, Validation
 from ._channels import ChannelDelay
-from ._problem import FitProblem, residuals
+from ._fit_problem import FitProblem, residuals
 from ._recordings import Recording
 from ._unknowns import AbstractUnknown, applied, Signals
 from ._windows import Windows

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optimistix as optx
 
-from ._problem import (
+from ._fit_problem import (
     AbstractLoss,
     Blocks,
     consistency,

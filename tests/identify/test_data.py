@@ -9,7 +9,7 @@ from toys import Rails
 from eqsim import identify
 from eqsim.identify._channels import measurement
 from eqsim.identify._fit import prepare
-from eqsim.identify._problem import residuals
+from eqsim.identify._fit_problem import residuals
 from eqsim.identify._solver import iterate_at
 from eqsim.identify._windows import cut
 

@@ -19,7 +19,7 @@ import eqsim
 from eqsim import identify
 from eqsim.identify._channels import measurement
 from eqsim.identify._fit import prepare
-from eqsim.identify._problem import evaluate
+from eqsim.identify._fit_problem import evaluate
 from eqsim.wrappers import AutoReset, DomainRandomization, TimeLimit
 
 

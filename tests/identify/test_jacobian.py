@@ -13,7 +13,7 @@ import eqsim
 from eqsim import identify
 from eqsim.identify._channels import measurement
 from eqsim.identify._fit import prepare
-from eqsim.identify._problem import residuals
+from eqsim.identify._fit_problem import residuals
 from eqsim.identify._solver import Arrow, eliminate, iterate_at
 
 

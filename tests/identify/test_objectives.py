@@ -12,7 +12,7 @@ import eqsim
 from eqsim import identify
 from eqsim.identify._channels import measurement
 from eqsim.identify._fit import prepare
-from eqsim.identify._problem import residuals
+from eqsim.identify._fit_problem import residuals
 
 
 DAMPING = identify.Positive(lambda s: s.joints.damping)

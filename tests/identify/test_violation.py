@@ -13,7 +13,7 @@ import eqsim
 from eqsim import identify
 from eqsim.identify._channels import measurement
 from eqsim.identify._fit import prepare
-from eqsim.identify._problem import residuals
+from eqsim.identify._fit_problem import residuals
 
 
 RATE, MASS, INERTIA, HALF = 148.0, 0.37, 8.1e-4, 0.05
