@@ -2,7 +2,7 @@
 
 Files in reading order:
 
-- `_dynamics`: what is controlled: a robot on a pipeline, an environment, or a function of
+- `_dynamics`: systems to control: a robot on a pipeline, an environment, or a function of
   vectors, with states in tangent coordinates; `linearize`;
 - `_problem`: costs as sums of squared residuals, constraints, limits of controls;
 - `_linear_quadratic`: LQR, finite horizons, LQR along a trajectory;

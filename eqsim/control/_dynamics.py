@@ -1,4 +1,4 @@
-r"""What is controlled: states in tangent coordinates, linear models, and discrete dynamics.
+r"""Dynamics to control: states in tangent coordinates, linear models, discrete steps.
 
 In this order: states and trajectories of states; `linearize` and `linearize_step`;
 `AbstractDynamics` with robots, environments and functions of vectors.

@@ -6,7 +6,7 @@ objective compares in each window, by exact Jacobians. Files in reading order:
 - `_recordings` and `_windows`: the data, and windows of one size with an estimate of each start;
 - `_unknowns` and `_inertia`: parameters, their transforms and priors; consistent inertias;
 - `_channels`: measurements, interpolated commands, gains, biases and delays;
-- `_objectives` and `_violation`: what is compared in a window;
+- `_objectives` and `_violation`: comparisons of a model with a window;
 - `_fit_problem` and `_solver`: cost and Gauss-Newton matrix of all windows, and their minimum;
 - `_assessment` and `_result`: covariances, identifiability, held-out errors; the report;
 - `_fit`: `fit`, and the choice of experiments.

@@ -1,4 +1,4 @@
-r"""How far a fit can be trusted: covariances, identifiability, and held-out errors.
+r"""Trust in a fit: covariances, identifiability, and held-out errors.
 
 The inverse Hessian $H^{-1}$ is the covariance if residuals are independent and the model is
 true. Residuals of simulations are autocorrelated. The sandwich

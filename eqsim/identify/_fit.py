@@ -153,7 +153,7 @@ def fit(
 
 
 class _Rounds(NamedTuple):
-    """What all rounds of a fit share.
+    """Settings that all rounds of a fit share.
 
     - `fixed`: channels whose noise is given. `floor`: least noise of each channel.
     - `told`: called with each accepted iterate.
