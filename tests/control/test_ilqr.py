@@ -359,7 +359,9 @@ REFUSED = {
     r"`guess` must have shape \(horizon, nu\) = \(4, 2\)": lambda: solve_four(
         AWAY, jnp.zeros((3, 2))
     ),
-    r"horizon \+ 1 = 5": lambda: solve_four(AWAY, (HOLE[:, :1] * 0, 0.0 * HOLE)),
+    r"horizon \+ 1 = 5": lambda: solve_four(
+        AWAY, (jnp.zeros((4, 4)), jnp.zeros((4, 2)))
+    ),
     "`state` must be finite": lambda: solve_four(AWAY.at[0].set(jnp.nan)),
     "control 1 are infeasible.*2.0.*1.0": lambda: ControlProblem(
         CAR, PARK, 4, jnp.array([[0.0, 1.0], [2.0, 1.0]])

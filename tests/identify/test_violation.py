@@ -272,7 +272,7 @@ REFUSED = {
 def test_refusals(message):
     options = {
         "sys": _cube(0.2, HALF),
-        "unknowns": {"mass": identify.Positive(lambda s: s.links.mass)},
+        "unknowns": {"g": identify.Unbounded(lambda s: s.gravity, entries=(2,))},
         "objective": identify.Violation(),
         "windows": WHOLE,
     }
