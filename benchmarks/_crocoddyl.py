@@ -77,9 +77,9 @@ def eqsim_solver(
   <actuator><motor joint="shoulder"/><motor joint="elbow"/></actuator>
 </mujoco>""")
     target = eqsim.State(jnp.asarray(GOAL[:2]), jnp.asarray(GOAL[2:]), jnp.zeros(0))
-    cost = control.Quadratic(target, DT * STATE, DT * ACTION, TERMINAL)
+    cost = control.QuadraticCost(target, DT * STATE, DT * ACTION, TERMINAL)
     limits = jnp.tile(jnp.array([[-LIMIT, LIMIT]]), (2, 1)) if limited else None
-    problem = control.Problem((eqsim.Generalized(), sys), cost, LENGTH, limits)
+    problem = control.ControlProblem((eqsim.Generalized(), sys), cost, LENGTH, limits)
     solver = control.ILQR(max_steps=300, rtol=1e-9, lanes=lanes)
 
     def solve(problem, x):

@@ -35,7 +35,7 @@ def robots(folder: pathlib.Path, seed: int, say: Callable) -> Robots:
     - `seed`: seed of the split.
     - `say`: called with a line for each evaluation.
     """
-    runs = identify.load(
+    runs = identify.load_recordings(
         folder / "identification_C1.npz", ctrl="tau_command", channels={"q": "q"}
     )
     sys = eqsim.load_mjcf(DOUBLE)
@@ -46,7 +46,7 @@ def robots(folder: pathlib.Path, seed: int, say: Callable) -> Robots:
             chosen,
             unknowns_of_double(),
             windows=identify.Windows(1.0),
-            loss=identify.Cauchy(1.0, per_window=True),
+            loss=identify.CauchyLoss(1.0, per_window=True),
             progress=lambda values, cost, step: say(f"{step:3d} {cost:12.6g}"),
         )
 

@@ -13,7 +13,7 @@ from mujoco import rollout
 import eqsim
 from eqsim import identify
 from eqsim.identify import Windows
-from eqsim.identify._evaluate import evaluate
+from eqsim.identify._fit_problem import evaluate
 
 
 def compare(folder: pathlib.Path, repeats: int = 5) -> dict:
@@ -22,7 +22,7 @@ def compare(folder: pathlib.Path, repeats: int = 5) -> dict:
     Both have the same windows, times, and twelve parameters; eqsim also differentiates
     with respect to the four initial values of each window.
     """
-    runs = identify.load(
+    runs = identify.load_recordings(
         folder / "identification_C1.npz", ctrl="tau_command", channels={"q": "q"}
     )
     result = identify.fit(

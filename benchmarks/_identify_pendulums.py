@@ -7,7 +7,7 @@ import numpy as np
 
 import eqsim
 from eqsim import identify
-from eqsim.identify import LogNormal, Normal, Positive, Recording, Windows
+from eqsim.identify import LogNormalPrior, NormalPrior, Positive, Recording, Windows
 
 
 DOUBLE = """<mujoco model="double_pendulum">
@@ -46,21 +46,27 @@ def unknowns_of_double(signals: bool = True) -> dict:
     gain is not identifiable together with masses: fits with it predict other runs
     worse."""
     found = {
-        "damping": Positive(lambda s: s.joints.damping, prior=LogNormal(None, 2.0)),
+        "damping": Positive(
+            lambda s: s.joints.damping, prior=LogNormalPrior(None, 2.0)
+        ),
         "friction": Positive(lambda s: s.joints.frictionloss),
-        "armature": Positive(lambda s: s.joints.armature, prior=LogNormal(None, 1.0)),
-        "mass": Positive(lambda s: s.links.mass, prior=LogNormal(None, 0.2)),
-        "com": identify.Free(
-            lambda s: s.links.com, entries=((0, 2), (1, 2)), prior=Normal(None, 0.05)
+        "armature": Positive(
+            lambda s: s.joints.armature, prior=LogNormalPrior(None, 1.0)
+        ),
+        "mass": Positive(lambda s: s.links.mass, prior=LogNormalPrior(None, 0.2)),
+        "com": identify.Unbounded(
+            lambda s: s.links.com,
+            entries=((0, 2), (1, 2)),
+            prior=NormalPrior(None, 0.05),
         ),
         "inertia": Positive(
             lambda s: s.links.inertia,
             entries=((0, 1), (1, 1)),
-            prior=LogNormal(None, 0.5),
+            prior=LogNormalPrior(None, 0.5),
         ),
     }
     if signals:
-        found["delay"] = identify.Delay(prior=Normal(4e-3, 4e-3))
+        found["delay"] = identify.ChannelDelay(prior=NormalPrior(4e-3, 4e-3))
     return found
 
 
@@ -68,7 +74,7 @@ def double_pendulum(
     folder: pathlib.Path, seed: int, held_out: bool, say: Callable
 ) -> tuple[identify.Result, dict]:
     """Identify the robot C.1 from its excitation by torque."""
-    runs = identify.load(
+    runs = identify.load_recordings(
         folder / "identification_C1.npz", ctrl="tau_command", channels={"q": "q"}
     )
     sys = eqsim.load_mjcf(DOUBLE)
@@ -79,7 +85,7 @@ def double_pendulum(
         fitted,
         unknowns_of_double(),
         windows=Windows(1.0),
-        loss=identify.Cauchy(1.0, per_window=True),
+        loss=identify.CauchyLoss(1.0, per_window=True),
         validate=others,
         progress=told,
     )
@@ -87,7 +93,7 @@ def double_pendulum(
     for path in sorted(folder.glob("swingup_C1_*.npz")) if held_out else []:
         if "perturbed" in path.stem:
             continue
-        closed = identify.load(path, ctrl="tau_command", channels={"q": "q"})
+        closed = identify.load_recordings(path, ctrl="tau_command", channels={"q": "q"})
         extra[path.stem] = {
             "fitted": _rms(result, result.sys, closed, 0.25),
             "given": _rms(result, sys, closed, 0.25),
@@ -103,7 +109,9 @@ def simple_pendulum(
 ) -> tuple[identify.Result, dict]:
     """Identify the inertia of a pendulum from one tracked swing-up, with measured
     torque."""
-    runs = identify.load(folder / "runs.npz", ctrl="tau_measured", channels={"q": "q"})
+    runs = identify.load_recordings(
+        folder / "runs.npz", ctrl="tau_measured", channels={"q": "q"}
+    )
     sys = eqsim.load_mjcf(SINGLE)
     told = lambda values, cost, step: say(f"{step:3d} {cost:12.6g} {values}")
     chosen = [r for r in runs if r.name in ("direct_collocation", "ddp")]
@@ -113,24 +121,26 @@ def simple_pendulum(
         {
             "damping": Positive(lambda s: s.joints.damping),
             "friction": Positive(lambda s: s.joints.frictionloss),
-            "mass": Positive(lambda s: s.links.mass, prior=LogNormal(0.676, 0.03)),
+            "mass": Positive(lambda s: s.links.mass, prior=LogNormalPrior(0.676, 0.03)),
             # A weight of 0.546 kg at 0.5 m and a rod of 0.13 kg.
-            "com": identify.Free(
-                lambda s: s.links.com, entries=((0, 2),), prior=Normal(-0.45, 0.03)
+            "com": identify.Unbounded(
+                lambda s: s.links.com, entries=((0, 2),), prior=NormalPrior(-0.45, 0.03)
             ),
             "inertia": Positive(
-                lambda s: s.links.inertia, entries=((0, 1),), prior=LogNormal(None, 1.0)
+                lambda s: s.links.inertia,
+                entries=((0, 1),),
+                prior=LogNormalPrior(None, 1.0),
             ),
             "torque_gain": Positive(
                 lambda s: s.actuators.gear,
                 entries=((0, 0),),
-                prior=LogNormal(None, 0.1),
+                prior=LogNormalPrior(None, 0.1),
             ),
-            "bias": identify.Bias("ctrl", prior=Normal(0.0, 0.05)),
-            "delay": identify.Delay(prior=Normal(4e-3, 4e-3)),
+            "bias": identify.ChannelBias("ctrl", prior=NormalPrior(0.0, 0.05)),
+            "delay": identify.ChannelDelay(prior=NormalPrior(4e-3, 4e-3)),
         },
         windows=Windows(0.5),
-        loss=identify.Huber(),
+        loss=identify.HuberLoss(),
         progress=told,
     )
     links, joints = result.sys.links, result.sys.joints
@@ -144,7 +154,7 @@ def _rms(
 ) -> dict:
     """Return errors of windows from measured initial states: rms by joint, and the
     median window."""
-    found, mask = identify.predict(result, sys, runs, Windows(length))
+    found, mask = result.prediction_errors(runs, Windows(length), sys)
     square = found["q"] ** 2 * mask[..., None]
     window = np.sqrt(square.sum(axis=1).mean(axis=1) / mask.sum(axis=1))
     rms = np.sqrt(square.sum(axis=(0, 1)) / mask.sum())

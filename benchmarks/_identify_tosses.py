@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from _identify_polish import polish
 
 import eqsim
 from eqsim import identify
@@ -66,14 +67,14 @@ def _contact(sys: eqsim.System) -> dict[str, Any]:
             (np.log(4000.0), np.log(300.0)),
             3.0,
             12.0,
-            identify.Normal(jnp.log(jnp.array([4000.0, 300.0])), jnp.ones(2)),
+            identify.NormalPrior(jnp.log(jnp.array([4000.0, 300.0])), jnp.ones(2)),
         ),
         "scale": identify.Custom(_scaled, 0.98, 0.9, 1.1),
     }
 
 
 def _load(folder: pathlib.Path) -> list[Recording]:
-    found = identify.load(folder / "tosses.npz", ctrl=None)
+    found = identify.load_recordings(folder / "tosses.npz", ctrl=None)
     for recording in found:
         q = recording.channels["q"]
         q[:, 7:] = np.unwrap(q[:, 7:], axis=0)
@@ -143,12 +144,12 @@ def elbow_tosses(
         "hinge_damping": identify.Positive(
             lambda s: s.joints.damping,
             entries=(6,),
-            prior=identify.LogNormal(None, 1.0),
+            prior=identify.LogNormalPrior(None, 1.0),
         ),
         "mass_ratio": identify.Tied(
             lambda s: (s.links.mass, s.links.inertia),
             entries=(1,),
-            prior=identify.LogNormal(jnp.ones(()), 0.3),
+            prior=identify.LogNormalPrior(jnp.ones(()), 0.3),
         ),
     }
     return _tosses(sys, unknowns, folder, seed, held_out, say, count=24, steps=4)
@@ -165,7 +166,7 @@ def _tosses(sys, unknowns, folder, seed, held_out, say, count=90, steps=12):
         fitted[:count],
         unknowns,
         windows=Windows(16 / RATE, start_sd=(2e-3, 0.3), half=2),
-        loss=identify.Cauchy(2.0, per_window=True),
+        loss=identify.CauchyLoss(2.0, per_window=True),
         smoothing=(1e-3, 0.0),
         solver=identify.Solver(max_steps=steps, rounds=1),
         **shared,
@@ -177,13 +178,13 @@ def _tosses(sys, unknowns, folder, seed, held_out, say, count=90, steps=12):
     }
     told = lambda x, value, count: say(f"polish {count:3d} {value:.4f} {x}")
     sizes = [_STEPS.get(name, 0.2) for name in result.names]
-    best = identify.polish(
+    best = polish(
         result,
         fitted[: 3 * count],
         WHOLE,
-        steps=sizes,
+        _score,
+        steps=np.array(sizes),
         evaluations=70,
-        score=_score,
         progress=told,
     )
     if others:
@@ -215,7 +216,7 @@ def _metrics(error: np.ndarray, mask: np.ndarray):
 def errors(result: identify.Result, sys: eqsim.System, tosses) -> dict[str, float]:
     """Return errors of whole tosses: mean over tosses, in per cent of the width and
     degrees."""
-    found, mask = identify.predict(result, sys, tosses, WHOLE)
+    found, mask = result.prediction_errors(tosses, WHOLE, sys)
     position, rotation = _metrics(found["q"], mask)
     out = {"position": float(position.mean()), "rotation": float(rotation.mean())}
     if found["q"].shape[2] > 6:

@@ -112,7 +112,7 @@ LAST = jnp.array([10.0, 10.0, 1.5, 1.5])
 """Roots of the diagonal matrix."""
 
 
-class Cost(control.AbstractCost):
+class Cost(control.AbstractTrajectoryCost):
     """Time below the threshold, torque and velocity, and the last state.
 
     - `root`: root of the value matrix of the regulator.
@@ -259,7 +259,7 @@ def _planned(model: Model, x: Array, guess: Float[Array, "T"]):
 
     def stage(torques, weights):
         cost = Cost(root, model.lengths, weights)
-        problem = control.Problem((PIPELINE, model.sys), cost, LENGTH, limits)
+        problem = control.ControlProblem((PIPELINE, model.sys), cost, LENGTH, limits)
         plan = solver.solve(problem, _state(x), torques)
         return plan.actions, plan.states
 

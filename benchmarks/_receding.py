@@ -21,7 +21,7 @@ RATE, LAST = 2e-4, 100.0
 """Weights of states and of the rate of the torque, and the factor of the last state."""
 
 
-class Tracking(control.AbstractCost):
+class Tracking(control.AbstractTrajectoryCost):
     """Distance to a state of a plan at the end, and the rate of the torque.
 
     - `target`: angles, velocities and torque at the end of the horizon.
@@ -42,7 +42,7 @@ class Tracking(control.AbstractCost):
 
 @eqx.filter_jit
 def _plan(sys: eqsim.System, target, x, guess) -> tuple[Array, Array]:
-    problem = control.Problem((PIPELINE, sys), Tracking(target), HORIZON)
+    problem = control.ControlProblem((PIPELINE, sys), Tracking(target), HORIZON)
     state = eqsim.State(x[:2], x[2:4], x[4:])
     plan = control.ILQR(max_steps=1).solve(problem, state, guess)
     return plan.actions, jnp.isfinite(plan.value)

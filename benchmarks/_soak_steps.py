@@ -42,7 +42,7 @@ def environments() -> dict[str, eqsim.AbstractEnv]:
     both together take many steps in a short time."""
     robots = randomize.chain(
         randomize.masses(0.8, 1.2),
-        randomize.scale(lambda sys: sys.joints.damping, 0.7, 1.3),
+        randomize.uniform_factor(lambda sys: sys.joints.damping, 0.7, 1.3),
     )
     pendulum = wrappers.DomainRandomization(eqsim.make("inverted_pendulum"), robots)
     pendulum = wrappers.NoisyObservation(pendulum, noise=0.01, bias=0.01)

@@ -30,7 +30,7 @@ SEEDS = {"acrobot": (0, 3, 150), "pendubot": (0, 4, 100)}
 """Seed, draw and number of coarse steps of the guess, found by `search`."""
 
 
-class Cost(control.AbstractCost):
+class Cost(control.AbstractTrajectoryCost):
     """The five costs of the score, as integrals with weights.
 
     - `weights`: weights of time below the threshold, work, torque, its rate, velocity.
@@ -126,7 +126,7 @@ def guess(key, T: int, dt: float) -> Float[Array, "T 1"]:
 
 @eqx.filter_jit
 def _solve(sys, cost: Cost, start, plan, T: int, steps: int):
-    problem = control.Problem((PIPELINE, sys), cost, T)
+    problem = control.ControlProblem((PIPELINE, sys), cost, T)
     return control.ILQR(max_steps=steps).solve(problem, start, plan)
 
 
@@ -252,7 +252,7 @@ def feedback(smooth, friction: Float[Array, "2"], rows, actions):
     T, nx = len(actions), len(Q)
     many = lambda x, n: jnp.broadcast_to(x, (n, *x.shape))
     weights = jnp.concatenate([many(Q, T), hold.value[None]])
-    lq = control.LQ(
+    lq = control.LQProblem(
         A,
         B,
         jnp.zeros((T, nx)),

@@ -39,9 +39,9 @@ of 64. `control steps/s`: in thousands, without any of them. Brax: its
 
 ROBOTS = randomize.chain(
     randomize.masses(0.8, 1.2),
-    randomize.scale(lambda sys: sys.geoms.friction, 0.6, 1.4),
-    randomize.scale(lambda sys: sys.joints.damping, 0.7, 1.3),
-    randomize.scale(lambda sys: sys.actuators.gear, 0.8, 1.2),
+    randomize.uniform_factor(lambda sys: sys.geoms.friction, 0.6, 1.4),
+    randomize.uniform_factor(lambda sys: sys.joints.damping, 0.7, 1.3),
+    randomize.uniform_factor(lambda sys: sys.actuators.gear, 0.8, 1.2),
 )
 POOL = 64
 

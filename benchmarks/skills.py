@@ -24,9 +24,10 @@ from _tables import caption, table, write
 from _timing import interleaved
 from jax import lax
 
+import eqsim
 import eqsim_zoo as zoo
 from eqsim import AutoReset, TimeLimit
-from eqsim.wrappers import ant_omni, OneHotSkills, Skills
+from eqsim.wrappers import OneHotSkills, Skills
 
 
 EXPLANATION = """\
@@ -137,7 +138,9 @@ def _updates(options) -> dict[str, float]:
     """Measure updates per second of DADS and of SAC alone."""
     say("updates per second")
     options_of_env = {"include_cfrc_ext_in_observation": False}
-    inner = TimeLimit(Skills(ant_omni(**options_of_env), OneHotSkills(5)), 100)
+    inner = TimeLimit(
+        Skills(eqsim.make("ant_omni", **options_of_env), OneHotSkills(5)), 100
+    )
     sac = zoo.SAC(num_envs=4, batch_size=BATCH, capacity=ROWS)
     runs = {}
     for name, agent in {"dads": zoo.DADS(sac=sac), "sac": sac}.items():

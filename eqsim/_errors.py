@@ -20,7 +20,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 
 class RESULTS(eqx.Enumeration):
-    """Outcome of a computation."""
+    """Outcome of a rollout, or of a solver of optimal control or inverse kinematics."""
 
     successful = ""
     nonfinite_state = (
@@ -32,6 +32,23 @@ class RESULTS(eqx.Enumeration):
     nonfinite_report = (
         "A reward or an observation became NaN or infinite, though the state is finite. "
         "Look at `timestep.terms` of that step."
+    )
+    max_steps = (
+        "The solver took `max_steps` iterations without reaching its tolerance. Increase "
+        "`max_steps`, or start from a better guess."
+    )
+    regularization_limit = (
+        "No step decreases the cost, even with the largest regularization. The plan is "
+        "the best one so far; rounding errors or a discontinuous cost are usual causes."
+    )
+    nonfinite_guess = (
+        "The first guess has a cost, a state or an action that is not finite. Start from "
+        "other actions or a shorter horizon."
+    )
+    infeasible = (
+        "The constraints are violated by more than `constraint_tolerance` after "
+        "`max_penalty_steps` updates of the multipliers. They may contradict each other "
+        "or the limits of the controls."
     )
 
 

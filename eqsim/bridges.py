@@ -21,7 +21,7 @@ from ._errors import (
 from .envs import AbstractEnv
 from .model import System
 from .randomize import presets
-from .wrappers import AbstractWrapper, DomainRandomization, layers, Lifetime
+from .wrappers import AbstractWrapper, DomainRandomization, Lifetime, nested_envs
 
 
 Randomizer = Callable[[PRNGKeyArray, System], System]
@@ -42,7 +42,7 @@ def check_no_auto_reset(env: Any, library: str, instead: str = "") -> None:
     """
     make = "Create one with `eqsim.make(name)`."
     check_type("env", env, AbstractEnv, "an environment of eqsim", make)
-    for held in layers(env):
+    for held in nested_envs(env):
         if isinstance(held, AbstractWrapper) and held.lifetime is Lifetime.RUN:
             raise ValueError(
                 f"The state of `{type(held).__name__}` is kept across episodes, but "

@@ -14,7 +14,7 @@ def positive(key, size: int, least: float = 0.1) -> Array:
     return root @ root.T / size + least * jnp.eye(size)
 
 
-def random_lq(key, T: int, nx: int, nu: int) -> control.LQ:
+def random_lq(key, T: int, nx: int, nu: int) -> control.LQProblem:
     """A convex problem with cross and affine terms."""
     keys = iter(jr.split(key, 6 + T))
     joint = jnp.stack([positive(next(keys), nx + nu) for _ in range(T)])
@@ -22,12 +22,12 @@ def random_lq(key, T: int, nx: int, nu: int) -> control.LQ:
     A = jr.normal(next(keys), (T, nx, nx)) / np.sqrt(nx)
     B, b = jr.normal(next(keys), (T, nx, nu)), jr.normal(next(keys), (T, nx))
     q, r = jr.normal(next(keys), (T + 1, nx)), jr.normal(next(keys), (T, nu))
-    return control.LQ(A, B, b, Q, q, joint[:, nx:, nx:], r, joint[:, :nx, nx:])
+    return control.LQProblem(A, B, b, Q, q, joint[:, nx:, nx:], r, joint[:, :nx, nx:])
 
 
-def dense(lq: control.LQ, start) -> tuple[np.ndarray, np.ndarray]:
+def dense(lq: control.LQProblem, start) -> tuple[np.ndarray, np.ndarray]:
     """Hessian and gradient of the cost by all controls, states eliminated."""
-    lq = control.LQ(*map(np.asarray, lq))
+    lq = control.LQProblem(*map(np.asarray, lq))
     T, nx, nu = lq.B.shape
     # x_t = M_t U + c_t.
     M, c = np.zeros((nx, T * nu)), np.asarray(start)

@@ -18,7 +18,13 @@ from toys import push, Rail
 
 import eqsim
 from eqsim import randomize, wrappers
-from eqsim.wrappers import AutoReset, DomainRandomization, NoisyObservation, TimeLimit
+from eqsim.wrappers import (
+    AutoReset,
+    DomainRandomization,
+    NoisyObservation,
+    skills,
+    TimeLimit,
+)
 
 
 COPIES = {
@@ -110,7 +116,7 @@ WRAPPERS = {
 }
 # They need contacts or an OpenGL context: only their structure is compared.
 UNSTEPPED = {
-    "FeetContact": wrappers.hopper_uni,
+    "FeetContact": skills.hopper_uni,
     "Pixels": lambda: wrappers.Pixels(Rail(), 8, 8),
 }
 

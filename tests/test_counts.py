@@ -14,7 +14,7 @@ from eqsim import Generalized, load_mjcf, Positional, rollout, Spring
 from eqsim.constraint import Newton
 from eqsim.control import CEM, ILQR, MPPI, PredictiveSampling
 from eqsim.envs import Ant, Hopper
-from eqsim.identify import design, fit, Solver, structure
+from eqsim.identify import design_experiment, fit, Solver, structural_identifiability
 from eqsim.wrappers import (
     ActionRepeat,
     DelayAction,
@@ -55,8 +55,8 @@ COUNTS = {
         ENV, lambda obs, key: jnp.zeros(3), jax.random.key(0), 4, checkpoint_every=n
     ),
     "Solver.max_steps": lambda n: fit(ENV.sys, [], {}, solver=Solver(max_steps=n)),
-    "motions": lambda n: structure(ENV.sys, {}, motions=n),
-    "candidates": lambda n: design(ENV.sys, {}, 1.0, 1.0, candidates=n),
+    "motions": lambda n: structural_identifiability(ENV.sys, {}, motions=n),
+    "candidates": lambda n: design_experiment(ENV.sys, {}, 1.0, 1.0, candidates=n),
     "PPO.num_envs": lambda n: zoo.PPO(num_envs=n),
     "PPO.policy_hidden[1]": lambda n: zoo.PPO(policy_hidden=(4, n)),
     "SAC.critic_hidden[0]": lambda n: zoo.SAC(critic_hidden=(n,)),

@@ -143,8 +143,8 @@ def swing_up(path: pathlib.Path, run: pathlib.Path) -> None:
     """A swing-up found by iterative LQR."""
     sys, pipeline = eqsim.load_mjcf(PENDULUM), eqsim.Generalized()
     upright = pipeline.init(sys, jnp.array([jnp.pi]))
-    cost = control.Quadratic(upright, 0.01, 1.0, 100.0)
-    problem = control.Problem((pipeline, sys), cost, horizon=60)
+    cost = control.QuadraticCost(upright, 0.01, 1.0, 100.0)
+    problem = control.ControlProblem((pipeline, sys), cost, horizon=60)
     guess = 0.1 * jnp.ones((60, 1))
     plan = control.ILQR(max_steps=200).solve(problem, pipeline.init(sys), guess=guess)
     q = jnp.concatenate([plan.states.q, jnp.repeat(plan.states.q[-1:], 15, axis=0)])
@@ -161,7 +161,7 @@ def identification(path: pathlib.Path, run: pathlib.Path) -> None:
         data = identify.Recording(time, np.zeros((400, 0)), {"q": noisy}, "pendulum")
         unknowns = {
             "damping": identify.Positive(lambda s: s.joints.damping),
-            "height": identify.Free(lambda s: s.links.com, entries=((0, 2),)),
+            "height": identify.Unbounded(lambda s: s.links.com, entries=((0, 2),)),
         }
         fits = [guess]
         windows = identify.Windows(4.0)

@@ -170,7 +170,7 @@ def _identify(
 
     Args:
         model: MJCF file of the robot.
-        data: files of recordings (.npz), see `eqsim.identify.load`.
+        data: files of recordings (.npz), see `eqsim.identify.load_recordings`.
         parameters: TOML or JSON file that lists the parameters to fit.
         ctrl: array of the controls; `none` if there are none.
         channel: array of the measured coordinates.

@@ -52,7 +52,7 @@ def run_identify(request: Request) -> None:
         unknowns = read_unknowns(request.parameters)
         objective = _objective(request)
         ctrl = None if request.ctrl == "none" else request.ctrl
-        load = lambda path: identify.load(
+        load = lambda path: identify.load_recordings(
             path, ctrl=ctrl, channels={"q": request.channel}
         )
         runs = [run for path in request.data for run in load(path)]
@@ -119,10 +119,10 @@ def _objective(request: Request) -> identify.AbstractObjective:
 
 
 def _labels(sys: System, unknowns: dict[str, Any]) -> list[str]:
-    context = identify.Context(sys, {"ctrl": sys.nu, "q": sys.nv})
+    widths = {"ctrl": sys.nu, "q": sys.nv}
     try:
         pairs = unknowns.items()
-        return [label for name, x in pairs for label in x.labels(name, context)]
+        return [label for name, x in pairs for label in x.labels(name, sys, widths)]
     except ValueError as error:
         raise CommandError(str(error)) from error
 
@@ -208,15 +208,15 @@ def _unknown(name: str, table: Any) -> Any:
             made = {
                 "positive": identify.Positive,
                 "bounded": identify.Bounded,
-                "free": identify.Free,
+                "free": identify.Unbounded,
                 "tied": identify.Tied,
             }[kind]
             return made(where, entries=entries, prior=prior, **table)
         made = {
             "inertia": identify.Inertia,
-            "gain": identify.Gain,
-            "bias": identify.Bias,
-            "delay": identify.Delay,
+            "gain": identify.ChannelGain,
+            "bias": identify.ChannelBias,
+            "delay": identify.ChannelDelay,
         }[kind]
         return made(prior=prior, **table)
     except KeyError as error:
@@ -231,11 +231,11 @@ def _unknown(name: str, table: Any) -> Any:
 def _prior(table: dict[str, Any]) -> Any:
     mean = table.pop("prior_mean", None)
     if "prior_sd" in table:
-        return identify.Normal(mean, table.pop("prior_sd"))
+        return identify.NormalPrior(mean, table.pop("prior_sd"))
     if "prior_relative_sd" in table:
-        return identify.LogNormal(mean, table.pop("prior_relative_sd"))
+        return identify.LogNormalPrior(mean, table.pop("prior_relative_sd"))
     if "prior_log_det" in table:
-        return identify.LogDet(table.pop("prior_log_det"))
+        return identify.LogDetPrior(table.pop("prior_log_det"))
     return None
 
 

@@ -31,7 +31,7 @@ from ..plugins import (
     Registry,
 )
 from ..randomize import AbstractRandomizer, presets
-from ..wrappers import AbstractDescriptor, layers
+from ..wrappers import AbstractDescriptor, nested_envs
 
 
 # --- Names given by users ---
@@ -222,7 +222,7 @@ def show(name: str, pipeline: str | None) -> None:
 def _facts(name: str, env: AbstractEnv) -> Table:
     _, timestep = eqx.filter_eval_shape(env.reset, jr.key(0))
     rows = {
-        "environment": " in ".join(type(x).__name__ for x in [*layers(env)][::-1]),
+        "environment": " in ".join(type(x).__name__ for x in [*nested_envs(env)][::-1]),
         "pipeline": type(env.pipeline).__name__,
         "control step": f"{float(env.dt):.4g} s ({1 / float(env.dt):.4g} Hz)",
         "time step": f"{float(env.sys.dt):.4g} s",
@@ -231,7 +231,7 @@ def _facts(name: str, env: AbstractEnv) -> Table:
         "action": _actions(env),
         "reward": " + ".join(timestep.terms),
     }
-    for layer in layers(env):
+    for layer in nested_envs(env):
         if isinstance(layer, AbstractDescriptor):
             span = np.asarray(layer.descriptor_range)
             pairs = zip(layer.descriptor_names, span, strict=True)

@@ -22,19 +22,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .._errors import RESULTS
 from .._rollout import rollout
 from .._trajectory import Episodes, episodes
 from ..control import (
     AbstractPlanner,
     Anneal,
     CEM,
+    ControlProblem,
     ILQR,
     MPPI,
     plan_cost,
     PredictiveSampling,
-    Problem,
-    RESULTS,
-    Reward,
+    RewardCost,
 )
 from ..envs import AbstractEnv, Timestep
 from ..model import JointKind, State, System
@@ -45,9 +45,9 @@ from ..wrappers import (
     AbstractWrapper,
     AutoReset,
     DomainRandomization,
-    layers,
+    episode_robot,
     Lifetime,
-    robot,
+    nested_envs,
     TimeLimit,
 )
 from ._inventory import at_least_one, environment, preset
@@ -149,7 +149,7 @@ def run_rollout(request: Request) -> None:
     )
     if camera is not None:
         states = jtu.tree_map(lambda x: x[0, :FRAMES], kept.state)
-        sys = eqx.filter_vmap(lambda state: robot(env, state))(states)
+        sys = eqx.filter_vmap(lambda state: episode_robot(env, state))(states)
         frames = images(sys, kept.q[0, :FRAMES], camera)
         write_gif(path.with_name(path.name + ".gif"), frames, float(env.dt))
         written.append(".gif")
@@ -157,7 +157,7 @@ def run_rollout(request: Request) -> None:
 
 
 def _wrapped(env: AbstractEnv, request: Request) -> AbstractEnv:
-    for layer in layers(env):
+    for layer in nested_envs(env):
         if isinstance(layer, AbstractWrapper) and layer.lifetime is Lifetime.RUN:
             if request.randomize is not None:
                 raise CommandError(
@@ -468,7 +468,7 @@ def run_control(request: ControlRequest) -> None:
 
 def _solved(env: AbstractEnv, request: ControlRequest, start: State):
     """Return actions, cost, initial cost, gains and result."""
-    problem = Problem(env, Reward(env), request.horizon)
+    problem = ControlProblem(env, RewardCost(env), request.horizon)
     key = jr.key(request.seed)
     guess = 0.1 * jr.normal(key, (request.horizon, env.sys.nu), start.q.dtype)
     guess = jax.vmap(problem.clip)(guess)

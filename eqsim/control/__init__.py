@@ -1,28 +1,31 @@
-"""Optimal control: linear models, LQR, iterative LQR, planning by sampling, MPC."""
+"""Optimal control: linear models, LQR, iterative LQR, planning by sampling, MPC.
 
-from ._box_qp import box_qp as box_qp, BoxQP as BoxQP
-from ._cem import CEM as CEM
-from ._constraints import (
-    Constraint as Constraint,
-    Multipliers as Multipliers,
-    TerminalConstraint as TerminalConstraint,
-)
-from ._cost import (
-    AbstractCost as AbstractCost,
-    Quadratic as Quadratic,
-    Residual as Residual,
-)
+Files in reading order:
+
+- `_dynamics`: systems to control: a robot on a pipeline, an environment, or a function of
+  vectors, with states in tangent coordinates; `linearize`;
+- `_problem`: costs as sums of squared residuals, constraints, limits of controls;
+- `_linear_quadratic`: LQR, finite horizons, LQR along a trajectory;
+- `_backward_pass`, `_iterations`, `_ilqr`: iterative LQR from the inside out; `_ilqr` has the
+  solver, its constraints, and derivatives of plans;
+- `_planners`: CEM, MPPI and predictive sampling;
+- `_mpc`: a solver or planner as a policy with memory, and robots with latency;
+- `_inverse_kinematics`: coordinates that bring sites and links to targets.
+
+Solvers report `eqsim.RESULTS`. The package uses environments and all below; only the command
+line imports it.
+"""
+
 from ._dynamics import (
     AbstractDynamics as AbstractDynamics,
     EnvDynamics as EnvDynamics,
-    Robot as Robot,
+    Linearization as Linearization,
+    linearize as linearize,
+    linearize_step as linearize_step,
+    PipelineDynamics as PipelineDynamics,
+    retract as retract,
+    state_difference as state_difference,
     VectorDynamics as VectorDynamics,
-)
-from ._finite_lq import (
-    LQ as LQ,
-    lq_rollout as lq_rollout,
-    LQSolution as LQSolution,
-    solve_lq as solve_lq,
 )
 from ._ilqr import Anneal as Anneal, ILQR as ILQR, Plan as Plan
 from ._inverse_kinematics import (
@@ -30,19 +33,29 @@ from ._inverse_kinematics import (
     InverseKinematics as InverseKinematics,
     Target as Target,
 )
-from ._latency import predict as predict
-from ._linearize import (
-    Linearization as Linearization,
-    linearize as linearize,
-    linearize_step as linearize_step,
+from ._linear_quadratic import (
+    LQProblem as LQProblem,
+    LQR as LQR,
+    lqr as lqr,
+    LQSolution as LQSolution,
+    rollout_lq as rollout_lq,
+    solve_lq as solve_lq,
+    tvlqr as tvlqr,
 )
-from ._lqr import LQR as LQR, lqr as lqr
-from ._mpc import MPC as MPC
-from ._mppi import MPPI as MPPI
-from ._planner import AbstractPlanner as AbstractPlanner, plan_cost as plan_cost
-from ._predictive_sampling import PredictiveSampling as PredictiveSampling
-from ._problem import Problem as Problem
-from ._results import RESULTS as RESULTS
-from ._reward import Reward as Reward
-from ._tangent import retract as retract, state_difference as state_difference
-from ._tvlqr import tvlqr as tvlqr
+from ._mpc import MPC as MPC, predict as predict
+from ._planners import (
+    AbstractPlanner as AbstractPlanner,
+    CEM as CEM,
+    MPPI as MPPI,
+    plan_cost as plan_cost,
+    PredictiveSampling as PredictiveSampling,
+)
+from ._problem import (
+    AbstractTrajectoryCost as AbstractTrajectoryCost,
+    Constraint as Constraint,
+    ControlProblem as ControlProblem,
+    QuadraticCost as QuadraticCost,
+    ResidualCost as ResidualCost,
+    RewardCost as RewardCost,
+    TerminalConstraint as TerminalConstraint,
+)

@@ -1,8 +1,12 @@
-r"""Dynamics to control: discrete-time systems whose states lie on a manifold."""
+r"""Dynamics to control: states in tangent coordinates, linear models, discrete steps.
+
+In this order: states and trajectories of states; `linearize` and `linearize_step`;
+`AbstractDynamics` with robots, environments and functions of vectors.
+"""
 
 import abc
 from collections.abc import Callable
-from typing import Any, TYPE_CHECKING
+from typing import Any, NamedTuple, TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -12,10 +16,178 @@ from jaxtyping import Array, Float
 from .._errors import check_count, check_finite, check_shape
 from .._loops import scan
 from ..envs import AbstractEnv, AbstractTask
+from ..kinematics import difference, integrate
 from ..model import check_state, State, System
 from ..pipelines import AbstractPipeline, Generalized
-from ._linearize import jacobians
-from ._tangent import retract, state_difference, tangent_size
+
+
+def tangent_size(sys: System) -> int:
+    """Return the number of tangent coordinates of a state: `2 nv + na`."""
+    return 2 * sys.nv + sys.na
+
+
+def retract(sys: System, state: State, change: Float[Array, " nx"]) -> State:
+    r"""Move a state by a step in tangent coordinates, $x \oplus \delta x$.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `state`: start state.
+    - `change`: $(\delta q, \delta \dot q, \delta a)$, as in `Linearization`.
+
+    **Returns:** the new state; `aux` is kept.
+    """
+    nv = sys.nv
+    shift, rate, act = jnp.split(change, (nv, 2 * nv))
+    q = integrate(sys, state.q, shift)
+    return State(q, state.qd + rate, state.act + act, state.aux)
+
+
+def state_difference(sys: System, start: State, end: State) -> Float[Array, " nx"]:
+    r"""Compute the step between two states in tangent coordinates,
+    $x_1 \ominus x_0$.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `start`, `end`: $x_0$ and $x_1$.
+
+    **Returns:** $(\delta q, \delta \dot q, \delta a)$: the inverse of `retract`.
+    """
+    shift = difference(sys, start.q, end.q)
+    return jnp.concatenate([shift, end.qd - start.qd, end.act - start.act])
+
+
+def where(keep: Any, one: Any, two: Any) -> Any:
+    """Choose one of two trees by a flag."""
+    return jax.tree.map(lambda x, y: jnp.where(keep, x, y), one, two)
+
+
+# Trajectories: trees whose leading axis is time.
+
+
+def before(states: Any) -> Any:
+    """Drop the last state."""
+    return jax.tree.map(lambda x: x[:-1], states)
+
+
+def after(states: Any) -> Any:
+    """Drop the first state."""
+    return jax.tree.map(lambda x: x[1:], states)
+
+
+def last(states: Any) -> Any:
+    """Return the last state."""
+    return jax.tree.map(lambda x: x[-1], states)
+
+
+def appended(states: Any, state: Any) -> Any:
+    """Append one state."""
+    join = lambda x, y: jnp.concatenate([x, y[None]])
+    return jax.tree.map(join, states, state)
+
+
+# Derivatives of solutions.
+
+
+def push(function: Callable, parameters: Any, change: Any) -> tuple[Any, Any]:
+    """Compute values and tangents, zero where nothing depends on the parameters."""
+    values, moved = eqx.filter_jvp(function, (parameters,), (change,))
+    filled = lambda x, y: jnp.zeros_like(y) if x is None else x
+    return values, jax.tree.map(filled, moved, values, is_leaf=lambda x: x is None)
+
+
+class Linearization(NamedTuple):
+    r"""The linear model of one control step, $x' = A x + B u$, $y = C x + D u$.
+
+    $x = (\delta q, \delta \dot q, \delta a)$ are small changes of coordinates,
+    velocities and activations, in tangent coordinates: a change of orientation has
+    three numbers, about the axes of the body (see `eqsim.kinematics.integrate`). $u$ is
+    a change of the action, $y$ that of the observation, which is one of the new state.
+
+    - `A`: `(2 nv + na, 2 nv + na)`.
+    - `B`: `(2 nv + na, nu)`.
+    - `C`: `(nobs, 2 nv + na)`.
+    - `D`: `(nobs, nu)`.
+    """
+
+    A: Float[Array, "nx nx"]
+    B: Float[Array, "nx nu"]
+    C: Float[Array, "nobs nx"]
+    D: Float[Array, "nobs nu"]
+
+
+def linearize(
+    env: AbstractEnv, state: State, action: Float[Array, " nu"]
+) -> Linearization:
+    r"""Linearize a control step of an environment.
+
+    With $f$ the control step and $h$ the observation,
+    $A = \partial (f(x_0 \oplus x, u_0) \ominus f(x_0, u_0)) / \partial x$ at $x = 0$,
+    $B$ likewise by the action; $C$ and $D$ are the derivatives of $h(f(x, u))$. All are
+    exact, by forward mode. For a batch of states, wrap it in `eqx.filter_vmap`.
+
+    **Arguments:**
+
+    - `env`: environment with any pipeline.
+    - `state`, `action`: point of linearization.
+
+    **Returns:** the four matrices, which also unpack: `A, B, C, D = linearize(...)`.
+
+    **Raises:** `ValueError` if a shape is wrong.
+    """
+    _check(env.sys, state, "action", action)
+
+    def step(state, action):
+        new, timestep = env.step(state, action)
+        return new, timestep.obs
+
+    return Linearization(*jacobians(env.sys, step, state, action))
+
+
+def linearize_step(
+    pipeline: AbstractPipeline, sys: System, state: State, ctrl: Float[Array, " nu"]
+) -> tuple[Float[Array, "nx nx"], Float[Array, "nx nu"]]:
+    r"""Linearize one time step of a pipeline, without an environment.
+
+    **Arguments:**
+
+    - `pipeline`, `sys`: the physics and the robot.
+    - `state`, `ctrl`: point of linearization.
+
+    **Returns:** $A$ and $B$ of `Linearization`, for one step of `sys.dt` (MuJoCo:
+    `mjd_transitionFD`).
+
+    **Raises:** `ValueError` if a shape is wrong.
+    """
+    _check(sys, state, "ctrl", ctrl)
+    step = lambda state, ctrl: (pipeline.step(sys, state, ctrl), ctrl[:0])
+    A, B, _, _ = jacobians(sys, step, state, ctrl)
+    return A, B
+
+
+def _check(sys: System, state: State, name: str, ctrl) -> None:
+    check_state(sys, state.q, state.qd, act=state.act)
+    check_shape(name, ctrl, {"nu": sys.nu})
+
+
+def jacobians(sys: System, step: Callable, state: State, ctrl):
+    """Return the Jacobians of the new state, as a tangent vector, and of the second
+    output of `step`."""
+    size = tangent_size(sys)
+
+    def outputs(change):
+        moved = retract(sys, state, change[:size])
+        new, seen = step(moved, ctrl + change[size:])
+        return (new.q, jnp.concatenate([new.qd, new.act]), seen), new.q
+
+    none = jnp.zeros(size + sys.nu, state.q.dtype)
+    (shift, rest, seen), end = jax.jacfwd(outputs, has_aux=True)(none)
+    # From numbers to tangent coordinates at the end of the step.
+    tangent = jax.jacfwd(lambda q: difference(sys, end, q))(end)
+    shift = jnp.matmul(tangent, shift, precision=jax.lax.Precision.HIGHEST)
+    after = jnp.concatenate([shift, rest])
+    return [block for x in (after, seen) for block in (x[:, :size], x[:, size:])]
 
 
 class AbstractDynamics(eqx.Module):
@@ -95,7 +267,7 @@ class AbstractStateDynamics(AbstractDynamics):
         return A, B
 
 
-class Robot(AbstractStateDynamics):
+class PipelineDynamics(AbstractStateDynamics):
     """A robot stepped by a pipeline; the control is held for `substeps` time steps.
 
     **Arguments:**
@@ -227,7 +399,7 @@ def with_smoothing(dynamics: AbstractDynamics, width: Array) -> AbstractDynamics
 
 def pipeline_of(dynamics: AbstractDynamics) -> Callable | None:
     """Return where in `dynamics` its pipeline is; None without one."""
-    if isinstance(dynamics, Robot):
+    if isinstance(dynamics, PipelineDynamics):
         return lambda d: d.pipeline
     if isinstance(dynamics, EnvDynamics):
         return lambda d: d.env.pipeline
@@ -243,7 +415,7 @@ def as_dynamics(system: Any) -> AbstractDynamics:
     if isinstance(system, tuple) and len(system) == 2:
         pipeline, sys = system
         if isinstance(pipeline, AbstractPipeline) and isinstance(sys, System):
-            return Robot(pipeline, sys)
+            return PipelineDynamics(pipeline, sys)
     raise ValueError(
         "An environment, a pair `(pipeline, sys)` or an `AbstractDynamics` is expected, "
         f"got {type(system).__name__}."

@@ -1,6 +1,15 @@
-r"""Iterative LQR with control limits, gaps, constraints and annealed contacts."""
+r"""Iterative LQR with control limits, gaps, constraints and annealed contacts.
 
-from typing import Any
+In reading order: the solver `ILQR` and its plans; constraints by the augmented Lagrangian,
+around the iterations of `_iterations.py`; derivatives of plans.
+
+At an optimum the gradients of the Lagrangian vanish. A change of the start, of the cost or of
+the robot moves the solution such that they still do: one linear-quadratic problem, with exact
+second derivatives of cost and dynamics. A control at a limit moves with the limit (Amos,
+Rodriguez, Sacks, Boots, Kolter, *Differentiable MPC for end-to-end planning and control*, 2018).
+"""
+
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,16 +19,28 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
-from .._errors import check_count, check_numbers, check_shape
+from .._errors import check_count, check_numbers, check_shape, RESULTS
 from ..model.arrays import as_array
-from ._augmented_lagrangian import Penalty, solve_constrained
-from ._constraints import Multipliers
-from ._dynamics import with_smoothing
-from ._forward_pass import open_loop
-from ._iterations import Settings
-from ._problem import Problem
-from ._results import INFEASIBLE, result_of, RESULTS, SOLVED
-from ._sensitivity import differentiable
+from ._dynamics import after, appended, before, last, push, with_smoothing
+from ._iterations import (
+    End,
+    INFEASIBLE,
+    iterate,
+    NONFINITE,
+    open_loop,
+    result_of,
+    Settings,
+    SOLVED,
+)
+from ._linear_quadratic import factorize, linear_solution, LQProblem
+from ._problem import (
+    ControlProblem,
+    Multipliers,
+    stage_constraints,
+    terminal_constraints,
+    updated,
+    violation,
+)
 
 
 class Plan(eqx.Module):
@@ -136,7 +157,7 @@ class ILQR(eqx.Module):
         ):
             check_numbers(f"ILQR.{name}", vars(self)[name], accepted, expected)
 
-    def solve(self, problem: Problem, state: Any, guess: Any = None) -> Plan:
+    def solve(self, problem: ControlProblem, state: Any, guess: Any = None) -> Plan:
         """Find a locally optimal plan.
 
         **Arguments:**
@@ -161,7 +182,7 @@ class ILQR(eqx.Module):
 
 
 @eqx.filter_jit
-def _solved(solver: ILQR, problem: Problem, state, states, actions) -> Plan:
+def _solved(solver: ILQR, problem: ControlProblem, state, states, actions) -> Plan:
     found = _constant(solver, problem, state, states, actions)
     states, actions = differentiable(problem, state, found.states, found.actions)
     value = problem.value(states, actions)
@@ -169,7 +190,7 @@ def _solved(solver: ILQR, problem: Problem, state, states, actions) -> Plan:
     return eqx.tree_at(optimum, found, (states, actions, value))
 
 
-def _constant(solver: ILQR, problem: Problem, state, states, actions) -> Plan:
+def _constant(solver: ILQR, problem: ControlProblem, state, states, actions) -> Plan:
     """Return the plan as a constant under differentiation."""
     stop = lambda x: lax.stop_gradient(x) if eqx.is_array(x) else x
     args = jax.tree.map(stop, (solver, problem, state, states, actions))
@@ -227,12 +248,12 @@ def _constant(solver: ILQR, problem: Problem, state, states, actions) -> Plan:
     )
 
 
-def _smoothed(problem: Problem, width) -> Problem:
+def _smoothed(problem: ControlProblem, width) -> ControlProblem:
     dynamics = with_smoothing(problem.dynamics, width)
     return eqx.tree_at(lambda p: p.dynamics, problem, dynamics)
 
 
-def _guess(problem: Problem, state, guess):
+def _guess(problem: ControlProblem, state, guess):
     dtype = jax.tree.leaves(state)[0].dtype
     T, nu = problem.horizon, problem.dynamics.nu
     states = None
@@ -258,3 +279,237 @@ def _guess(problem: Problem, state, guess):
                 f"axis of horizon + 1 = {T + 1}, got lengths {sorted(lengths)}."
             )
     return states, guess
+
+
+class Penalty(NamedTuple):
+    """Settings of the augmented Lagrangian: largest number of updates, first weight and its
+    growth, and tolerance of constraints."""
+
+    max_steps: int
+    first: Float[Array, ""]
+    growth: Float[Array, ""]
+    tolerance: Float[Array, ""]
+
+
+def solve_constrained(
+    settings: Settings,
+    penalty: Penalty,
+    problem: ControlProblem,
+    states,
+    actions: Float[Array, "T nu"],
+    factors: Multipliers,
+):
+    r"""Solve a problem, and update multipliers until its constraints hold.
+
+    $\lambda \leftarrow \max(0, \lambda + \rho c)$, $\rho \leftarrow 10 \rho$.
+
+    **Returns:** the end of the iterations, the multipliers, the largest violation, and the
+    number of iterations.
+
+    ??? cite "Reference"
+        Howell, Jackson, Manchester, *ALTRO: a fast solver for constrained trajectory
+        optimization*, 2019.
+    """
+    factors = factors._replace(penalty=penalty.first)
+    if not problem.constraints:
+        end = iterate(settings, problem, states, actions, factors)
+        return end, factors, jnp.zeros((), actions.dtype), end.step
+
+    def solve(count, steps, states, actions, factors):
+        end = iterate(settings, problem, states, actions, factors)
+        values = _values(problem, end)
+        worst = _worst(problem, *values)
+        return count + 1, steps + end.step, end, factors, worst
+
+    def pending(now):
+        count, _, end, _, worst = now
+        return (
+            (count < penalty.max_steps)
+            & (worst > penalty.tolerance)
+            & (end.code != NONFINITE)
+        )
+
+    def step(now):
+        count, steps, end, factors, _ = now
+        factors = _updated(problem, end, factors, penalty)
+        return solve(count, steps, end.states, end.actions, factors)
+
+    zero = jnp.zeros((), jnp.int32)
+    begin = solve(zero, zero, states, actions, factors)
+    _, steps, end, factors, worst = lax.while_loop(pending, step, begin)
+    return end, factors, worst, steps
+
+
+def _values(problem: ControlProblem, end: End):
+    stage = jax.vmap(problem.stage_values)(before(end.states), end.actions)
+    return stage, problem.terminal_values(last(end.states))
+
+
+def _worst(problem: ControlProblem, stage, terminal):
+    parts = violation(stage_constraints(problem.constraints), stage)
+    parts += violation(terminal_constraints(problem.constraints), terminal)
+    return jnp.max(jnp.stack(parts))
+
+
+def _updated(
+    problem: ControlProblem, end: End, old: Multipliers, penalty: Penalty
+) -> Multipliers:
+    (stage, terminal), rho = _values(problem, end), old.penalty
+    on_steps = stage_constraints(problem.constraints)
+    at_end = terminal_constraints(problem.constraints)
+    return Multipliers(
+        updated(on_steps, stage, old.stage, rho),
+        updated(at_end, terminal, old.terminal, rho),
+        rho * penalty.growth,
+    )
+
+
+def differentiable(
+    problem: ControlProblem, start: Any, states: Any, actions: Float[Array, "T nu"]
+) -> tuple[Any, Float[Array, "T nu"]]:
+    """Make an optimal plan a differentiable function of its problem and its start.
+
+    **Arguments:**
+
+    - `problem`, `start`: the problem that is solved, and where the plan begins.
+    - `states`, `actions`: the solution.
+
+    **Returns:** states and actions, unchanged.
+
+    **Raises:** `ValueError` where it is differentiated and the problem has constraints;
+    a run-time error if a Hessian of the controls is not positive definite.
+    """
+    return _attached((problem, start), states=states, actions=actions)
+
+
+@eqx.filter_custom_jvp
+def _attached(parameters, *, states, actions):
+    del parameters
+    return states, actions
+
+
+@_attached.def_jvp
+def _attached_jvp(primals, tangents, *, states, actions):
+    (parameters,), (change,) = primals, tangents
+    if parameters[0].constraints:
+        raise ValueError(
+            "Plans of problems with `constraints` cannot be differentiated; limits of "
+            "controls can. Put the constraints into the cost."
+        )
+    # The plan follows the parameters here too, for derivatives of higher order.
+    states, actions = _attached(parameters, states=states, actions=actions)
+    dx, du = _moved(parameters, change, states, actions)
+    retract = parameters[0].dynamics.retract
+    many = lambda change: jax.vmap(retract)(states, change)
+    _, new = jax.jvp(many, (jnp.zeros_like(dx),), (dx,))
+    return (states, actions), (new, du)
+
+
+def _moved(parameters, change, states, actions):
+    """Return changes of states and actions, in tangent coordinates."""
+    problem = parameters[0]
+    nx = problem.dynamics.nx
+    A, B = jax.vmap(problem.dynamics.linearize)(before(states), actions)
+    slope, end = _cost_gradients(problem, states, actions)
+    adjoint = lambda later, now: (now[0] + now[1].T @ later,) * 2
+    _, costate = lax.scan(adjoint, end, (slope[:, :nx], A), reverse=True)
+    costate = appended(costate, end)
+    H, end_H = _hessians(problem, states, actions, costate)
+    conditions = lambda p: _conditions(p[0], p[1], states, actions, costate)
+    _, moved = push(conditions, parameters, change)
+    rx, ru, rf, first, lower, upper = moved
+    # Controls at a limit are no unknowns.
+    low, high = (bound[None] for bound in problem.bounds(actions.dtype))
+    at_low, at_high = actions <= low, actions >= high
+    held = at_low | at_high
+    given = jnp.where(at_low, lower, jnp.where(at_high, upper, 0.0))
+    Hxx, Hxu, Huu = H[:, :nx, :nx], H[:, :nx, nx:], H[:, nx:, nx:]
+    apply = lambda M, x: jnp.einsum("tij,tj->ti", M, x)
+    rx = rx.at[:-1].add(apply(Hxu, given))
+    ru = jnp.where(held, 0.0, ru + apply(Huu, given))
+    rf = rf + apply(B, given)
+    free = ~held[:, :, None] & ~held[:, None, :]
+    one = jnp.eye(actions.shape[1], dtype=actions.dtype)
+    lq = LQProblem(
+        A,
+        jnp.where(held[:, None], 0.0, B),
+        rf,
+        jnp.concatenate([Hxx, end_H[None]]),
+        rx,
+        jnp.where(free, Huu, one[None]),
+        ru,
+        jnp.where(held[:, None], 0.0, Hxu),
+    )
+    factors = factorize(lq)
+    singular = ~jnp.all(jnp.isfinite(factors.chol))
+    factors = eqx.error_if(factors, singular, _SINGULAR)
+    dx, du, _ = linear_solution(lq, factors, first)
+    return dx, du + given
+
+
+_SINGULAR = (
+    "The optimal plan has no derivative: the Hessian of the controls is not positive "
+    "definite. Iterate until the plan is optimal, or give every control a cost."
+)
+
+
+def _cost_gradients(problem: ControlProblem, states, actions):
+    stage = lambda x, u: jax.grad(lambda z: _stage_cost(problem, x, u, z))(
+        jnp.zeros(problem.dynamics.nx + u.size, u.dtype)
+    )
+    end = jax.grad(lambda z: _end_cost(problem, last(states), z))
+    zero = jnp.zeros(problem.dynamics.nx, actions.dtype)
+    return jax.vmap(stage)(before(states), actions), end(zero)
+
+
+def _stage_cost(problem: ControlProblem, x, u, change):
+    dx, du = jnp.split(change, (problem.dynamics.nx,))
+    moved = problem.dynamics.retract(x, dx)
+    return 0.5 * jnp.sum(problem.cost.stage(problem.dynamics.sys, moved, u + du) ** 2)
+
+
+def _end_cost(problem: ControlProblem, x, change):
+    moved = problem.dynamics.retract(x, change)
+    return 0.5 * jnp.sum(problem.cost.terminal(problem.dynamics.sys, moved) ** 2)
+
+
+def _hamiltonian(problem: ControlProblem, x, u, later, costate, change):
+    dx, du = jnp.split(change, (problem.dynamics.nx,))
+    dynamics = problem.dynamics
+    new = dynamics.step(dynamics.retract(x, dx), u + du)
+    cost = _stage_cost(problem, x, u, change)
+    return cost + costate @ dynamics.difference(later, new)
+
+
+def _hessians(problem: ControlProblem, states, actions, costate):
+    nx, nu = problem.dynamics.nx, actions.shape[1]
+
+    def stage(x, u, y, multiplier):
+        of = lambda z: _hamiltonian(problem, x, u, y, multiplier, z)
+        return jax.hessian(of)(jnp.zeros(nx + nu, u.dtype))
+
+    end = jax.hessian(lambda z: _end_cost(problem, last(states), z))
+    many = jax.vmap(stage)(before(states), actions, after(states), costate[1:])
+    return many, end(jnp.zeros(nx, actions.dtype))
+
+
+def _conditions(problem: ControlProblem, start, states, actions, costate):
+    """Return the optimality conditions, which vanish up to constants, and the limits."""
+    first = jax.tree.map(lambda x: x[0], states)
+    nx, nu = problem.dynamics.nx, actions.shape[1]
+
+    def stage(x, u, y, multiplier):
+        of = lambda z: _hamiltonian(problem, x, u, y, multiplier, z)
+        slope = jax.grad(of)(jnp.zeros(nx + nu, u.dtype))
+        gap = problem.dynamics.difference(y, problem.dynamics.step(x, u))
+        return slope[:nx], slope[nx:], gap
+
+    zero = jnp.zeros(nx, actions.dtype)
+    end = jax.grad(lambda z: _end_cost(problem, last(states), z))(zero)
+    rows = before(states), actions, after(states), costate[1:]
+    rx, ru, rf = jax.vmap(stage)(*rows)
+    moved = problem.dynamics.difference(first, start)
+    rx = appended(rx, end)
+    lower, upper = problem.bounds(actions.dtype)
+    tile = lambda x: jnp.broadcast_to(x, actions.shape)
+    return rx, ru, rf, moved, tile(lower), tile(upper)

@@ -11,14 +11,14 @@ from jax.core import Tracer
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float, Int
 
-from .._errors import check_count, check_finite, check_shape
+from .._errors import check_count, check_finite, check_shape, RESULTS
 from ..kinematics import difference, forward, integrate, site_poses
 from ..model import check_state, System
 from ..model.arrays import as_array
 from ..spatial import clamp
-from ._box_qp import box_qp, masked_cholesky
-from ._results import MAX_STEPS, NONFINITE, PENDING, result_of, RESULTS, SOLVED
-from ._tangent import push
+from ._backward_pass import box_qp, masked_cholesky
+from ._dynamics import push
+from ._iterations import MAX_STEPS, NONFINITE, PENDING, result_of, SOLVED
 
 
 class Target(eqx.Module):

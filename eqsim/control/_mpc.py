@@ -1,4 +1,4 @@
-"""Model predictive control: a planner as a policy with memory."""
+"""Model predictive control: a planner as a policy with memory, and latency of commands."""
 
 import dataclasses
 from typing import Any
@@ -9,15 +9,42 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._errors import check_count
+from .._errors import check_count, check_shape
+from .._loops import scan
 from .._policies import AbstractController
 from ..model import State
-from ._forward_pass import open_loop
+from ._dynamics import as_dynamics, where
 from ._ilqr import ILQR
-from ._latency import predict
-from ._planner import AbstractPlanner, shifted
-from ._problem import Problem
-from ._tangent import where
+from ._iterations import open_loop
+from ._planners import AbstractPlanner, shifted
+from ._problem import ControlProblem
+
+
+def predict(system: Any, state: Any, pending: Float[Array, "latency nu"]) -> Any:
+    """Compute the state at which the next command acts, on a robot with latency.
+
+    The model is rolled forward over the commands that have been sent and have not acted
+    yet. Feedback of the predicted state in place of the measured one is, for an exact
+    model, the feedback of a robot without latency (a Smith predictor in state space).
+
+    **Arguments:**
+
+    - `system`: an environment, a pair `(pipeline, sys)`, or an `AbstractDynamics`.
+    - `state`: the measured state.
+    - `pending`: commands sent and not applied yet, oldest first, one for each control
+        step of latency. May be empty.
+
+    **Returns:** the state after the last of them.
+
+    **Raises:** `ValueError` if a shape is wrong.
+    """
+    dynamics = as_dynamics(system)
+    latency = pending.shape[0] if pending.ndim else 0
+    check_shape("pending", pending, {"latency": latency, "nu": dynamics.nu})
+    dynamics.check(state)
+    if not latency:
+        return state
+    return scan(lambda x, u: (dynamics.step(x, u), None), state, pending)[0]
 
 
 class MPC(AbstractController):
@@ -48,7 +75,7 @@ class MPC(AbstractController):
     """
 
     planner: ILQR | AbstractPlanner
-    problem: Problem
+    problem: ControlProblem
     delay: int = eqx.field(static=True, default=0)
     first_planner: ILQR | AbstractPlanner | None = None
     latency: int = eqx.field(static=True, default=0)
@@ -111,7 +138,7 @@ def _back(plan):
     return jax.tree.map(lambda x: jnp.concatenate([x[:1], x[:-1]]), plan)
 
 
-def _improved(planner, problem: Problem, state, plan, key):
+def _improved(planner, problem: ControlProblem, state, plan, key):
     if isinstance(planner, ILQR):
         found = planner.solve(problem, state, plan)
         new = found.states, found.actions

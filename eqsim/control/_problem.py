@@ -1,7 +1,8 @@
-"""Optimal control problems."""
+r"""Optimal control problems: costs as sums of squared residuals, constraints, limits."""
 
-from collections.abc import Sequence
-from typing import Any
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,30 +11,258 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from .._errors import check_count, check_shape
+from .._errors import check_count, check_numbers, check_shape
+from ..envs import AbstractEnv
+from ..model import State
+from ..model.arrays import as_array
 from ..spatial import clamp
-from ._constraints import (
-    Constraint,
-    evaluate,
-    Multipliers,
-    penalty_residual,
-    stage_constraints,
-    terminal_constraints,
-    TerminalConstraint,
-    zeros_like_values,
-)
-from ._cost import AbstractCost
-from ._dynamics import AbstractDynamics, as_dynamics
-from ._tangent import before, last
+from ._dynamics import AbstractDynamics, as_dynamics, before, last, state_difference
 
 
-class Problem(eqx.Module):
+NOT_NEGATIVE = lambda x: x >= 0.0, "at least 0"
+
+
+class AbstractTrajectoryCost(eqx.Module):
+    r"""The cost of a plan,
+    $\sum_{t<T} \tfrac12 |r(x_t, u_t)|^2 + \tfrac12 |r_T(x_T)|^2$.
+
+    Residuals make the Gauss-Newton Hessian $J'J$ positive semidefinite.
+    """
+
+    @abc.abstractmethod
+    def stage(
+        self, sys: Any, state: Any, action: Float[Array, " nu"]
+    ) -> Float[Array, " n"]:
+        """Compute the residual $r$ of one control step."""
+
+    @abc.abstractmethod
+    def terminal(self, sys: Any, state: Any) -> Float[Array, " n"]:
+        """Compute the residual $r_T$ of the last state."""
+
+
+class ResidualCost(AbstractTrajectoryCost):
+    """A cost of functions that return residuals.
+
+    **Arguments:**
+
+    - `stage_fn`: `(sys, state, action) -> residual`.
+    - `terminal_fn`: `(sys, state) -> residual`; no terminal cost by default.
+
+    A function may be an `eqx.Module` with `__call__`: then its arrays can be batched and
+    differentiated.
+    """
+
+    stage_fn: Callable[[Any, Any, Array], Array]
+    terminal_fn: Callable[[Any, Any], Array] | None = None
+
+    def stage(self, sys: Any, state: Any, action: Float[Array, " nu"]):
+        return jnp.ravel(self.stage_fn(sys, state, action))
+
+    def terminal(self, sys: Any, state: Any):
+        if self.terminal_fn is None:
+            return jnp.zeros(1, jax.tree.leaves(state)[0].dtype)
+        return jnp.ravel(self.terminal_fn(sys, state))
+
+
+class QuadraticCost(AbstractTrajectoryCost):
+    r"""A quadratic cost of the distance to a target,
+    $\tfrac12 \sum_i w_i \delta x_i^2 + \tfrac12 \sum_j c_j (u_j - u^*_j)^2$ with
+    $\delta x = x \ominus x^*$ in tangent coordinates.
+
+    **Arguments:**
+
+    - `target`: $x^*$, a `State` or a vector.
+    - `state_weight`: $w$ `(nx,)`, or one number for all; at least zero. A plan has no
+        derivative by a weight of zero: it is given as zero.
+    - `action_weight`: $c$ `(nu,)`, or one number, likewise.
+    - `terminal_weight`: $w$ of the last state; `state_weight` by default.
+    - `action`: $u^*$; zero by default.
+    """
+
+    target: Any
+    state_weight: Float[Array, "..."] = eqx.field(converter=as_array)
+    action_weight: Float[Array, "..."] = eqx.field(converter=as_array)
+    terminal_weight: Float[Array, "..."] | None = eqx.field(
+        converter=as_array, default=None
+    )
+    action: Float[Array, "..."] = eqx.field(converter=as_array, default=0.0)
+
+    def __check_init__(self):
+        for name in ("state_weight", "action_weight", "terminal_weight"):
+            check_numbers(f"QuadraticCost.{name}", vars(self)[name], *NOT_NEGATIVE)
+
+    def stage(self, sys: Any, state: Any, action: Float[Array, " nu"]):
+        change = self._change(sys, state)
+        away = action - jnp.broadcast_to(self.action, action.shape).astype(action.dtype)
+        state_part = _scaled("state_weight", self.state_weight, change)
+        action_part = _scaled("action_weight", self.action_weight, away)
+        return jnp.concatenate([state_part, action_part])
+
+    def terminal(self, sys: Any, state: Any):
+        name, weight = "terminal_weight", self.terminal_weight
+        if weight is None:
+            name, weight = "state_weight", self.state_weight
+        return _scaled(name, weight, self._change(sys, state))
+
+    def _change(self, sys, state):
+        if isinstance(state, State):
+            return state_difference(sys, self.target, state)
+        return state - self.target
+
+
+def _scaled(name: str, weight, change):
+    if weight.ndim and weight.shape != change.shape:
+        raise ValueError(
+            f"`{name}` must be a number or have shape {change.shape}, but its shape is "
+            f"{weight.shape}."
+        )
+    root = jnp.broadcast_to(root_weight(weight), change.shape)
+    return root.astype(change.dtype) * change
+
+
+def root_weight(weight: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Compute the root of weights; its derivative at zero is zero, not infinite."""
+    positive = weight > 0.0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, weight, 1.0)), 0.0)
+
+
+class RewardCost(AbstractTrajectoryCost):
+    r"""The negative reward of an environment, as a sum of squares.
+
+    A step costs $\mathrm{softplus}(c - r)$ with $c$ an upper bound of the reward $r$, and
+    `termination` where the task ends. The cost at the end is zero. Only what is
+    differentiable of a reward guides `ILQR`; planners that draw plans follow all of it.
+
+    **Arguments:**
+
+    - `env`: the environment; its state is a `State`. Its robot is that of the problem.
+    - `upper`: $c$; about the best reward of a step.
+    - `termination`: cost of a step that ends the task.
+    - `action_weight`: weight of half the squared action; keeps plans unique.
+    """
+
+    env: AbstractEnv
+    upper: Float[Array, ""] = eqx.field(converter=as_array, default=1.0)
+    termination: Float[Array, ""] = eqx.field(converter=as_array, default=10.0)
+    action_weight: Float[Array, ""] = eqx.field(converter=as_array, default=1e-3)
+
+    def __check_init__(self):
+        for name in ("termination", "action_weight"):
+            check_numbers(f"RewardCost.{name}", vars(self)[name], *NOT_NEGATIVE)
+
+    def stage(self, sys: Any, state: Any, action: Float[Array, " nu"]):
+        env = eqx.tree_at(lambda env: env.sys, self.env, sys)
+        _, timestep = env.step(state, action)
+        dtype = action.dtype
+        missing = jax.nn.softplus(self.upper.astype(dtype) - timestep.reward)
+        ends = jnp.where(timestep.terminated, self.termination.astype(dtype), 0.0)
+        terms = jnp.sqrt(2.0 * jnp.stack([missing, ends + 1e-12]))
+        weight = root_weight(self.action_weight.astype(dtype))
+        return jnp.concatenate([terms, weight * action])
+
+    def terminal(self, sys: Any, state: Any):
+        del sys
+        return jnp.zeros(1, state.q.dtype)
+
+
+class Constraint(eqx.Module):
+    r"""A constraint on every control step: $c(x_t, u_t) \le 0$, or $= 0$.
+
+    **Arguments:**
+
+    - `fn`: `(sys, state, action) -> values`, JAX code.
+    - `equality`: true if values must be zero; by default, at most zero.
+    """
+
+    fn: Callable[[Any, Any, Array], Array]
+    equality: bool = eqx.field(static=True, default=False)
+
+
+class TerminalConstraint(eqx.Module):
+    r"""A constraint on the last state: $c(x_T) \le 0$, or $= 0$.
+
+    **Arguments:**
+
+    - `fn`: `(sys, state) -> values`, JAX code.
+    - `equality`: true if values must be zero; by default, at most zero.
+    """
+
+    fn: Callable[[Any, Any], Array]
+    equality: bool = eqx.field(static=True, default=False)
+
+
+class Multipliers(NamedTuple):
+    r"""Multipliers $\lambda$ of constraints, and their penalty weight $\rho$.
+
+    - `stage`: one array `(T, n)` per `Constraint`, in order.
+    - `terminal`: one array `(n,)` per `TerminalConstraint`.
+    - `penalty`: $\rho$.
+    """
+
+    stage: tuple[Float[Array, "T n"], ...]
+    terminal: tuple[Float[Array, " n"], ...]
+    penalty: Float[Array, ""]
+
+
+def stage_constraints(constraints: tuple) -> list[Constraint]:
+    """Select the constraints on control steps."""
+    return [c for c in constraints if isinstance(c, Constraint)]
+
+
+def terminal_constraints(constraints: tuple) -> list[TerminalConstraint]:
+    """Select the constraints on the last state."""
+    return [c for c in constraints if isinstance(c, TerminalConstraint)]
+
+
+def evaluate(constraints, *args) -> tuple[Array, ...]:
+    """Compute the values of constraints, each as a vector."""
+    return tuple(jnp.ravel(c.fn(*args)) for c in constraints)
+
+
+def penalty_residual(constraints, values, multipliers, penalty) -> Array | None:
+    r"""Compute residuals whose squares are the terms of the augmented Lagrangian.
+
+    $\tfrac{1}{2\rho} \max(0, \lambda + \rho c)^2$ for an inequality, without the
+    maximum for an equality; the constant $-\lambda^2 / 2\rho$ is left out.
+    """
+    parts = []
+    for constraint, c, multiplier in zip(constraints, values, multipliers, strict=True):
+        shifted = multiplier + penalty * c
+        if not constraint.equality:
+            shifted = jnp.maximum(shifted, 0.0)
+        parts.append(shifted / jnp.sqrt(penalty))
+    return jnp.concatenate(parts) if parts else None
+
+
+def updated(constraints, values, multipliers, penalty) -> tuple[Array, ...]:
+    r"""Compute new multipliers, $\lambda + \rho c$, not negative for inequalities."""
+    new = []
+    for constraint, c, multiplier in zip(constraints, values, multipliers, strict=True):
+        shifted = multiplier + penalty * c
+        new.append(shifted if constraint.equality else jnp.maximum(shifted, 0.0))
+    return tuple(new)
+
+
+def violation(constraints, values) -> list[Array]:
+    """Compute by how much each constraint is violated, at most."""
+    away = lambda c, x: jnp.abs(x) if c.equality else jnp.maximum(x, 0.0)
+    pairs = zip(constraints, values, strict=True)
+    return [jnp.max(away(c, x), initial=0.0) for c, x in pairs]
+
+
+def zeros_like_values(constraints, *args) -> tuple[Array, ...]:
+    """Return zero multipliers of the right shapes."""
+    shapes = jax.eval_shape(lambda: evaluate(constraints, *args))
+    return tuple(jnp.zeros(x.shape, x.dtype) for x in shapes)
+
+
+class ControlProblem(eqx.Module):
     """An optimal control problem: what is controlled, its cost, and its constraints.
 
     **Arguments:**
 
     - `system`: an environment whose state is a `State`, a pair `(pipeline, sys)`, or an
-        `AbstractDynamics` such as `Robot(pipeline, sys, substeps)`.
+        `AbstractDynamics` such as `PipelineDynamics(pipeline, sys, substeps)`.
     - `cost`: the cost to minimize.
     - `horizon`: number of control steps.
     - `limits`: lower and upper bound of each control, `(nu, 2)`; by default those of the
@@ -45,7 +274,7 @@ class Problem(eqx.Module):
     """
 
     dynamics: AbstractDynamics
-    cost: AbstractCost
+    cost: AbstractTrajectoryCost
     limits: Float[Array, "nu 2"] | None
     constraints: tuple[Constraint | TerminalConstraint, ...]
     horizon: int = eqx.field(static=True)
@@ -53,7 +282,7 @@ class Problem(eqx.Module):
     def __init__(
         self,
         system: Any,
-        cost: AbstractCost,
+        cost: AbstractTrajectoryCost,
         horizon: int,
         limits: Float[Array, "nu 2"] | None = None,
         constraints: Sequence[Constraint | TerminalConstraint] = (),

@@ -1,78 +1,85 @@
-"""System identification: parameters of a robot from recordings of its motion."""
+"""System identification: parameters of a robot from recordings of its motion.
 
-from ._checks import IdentificationWarning as IdentificationWarning
-from ._control import (
-    AbstractInterpolation as AbstractInterpolation,
-    Cubic as Cubic,
-    Hold as Hold,
-    Linear as Linear,
-)
-from ._covariance import Covariance as Covariance
-from ._custom import Custom as Custom
-from ._fit import fit as fit
-from ._geometry import (
-    AbstractSpace as AbstractSpace,
-    Coordinates as Coordinates,
-    Euclidean as Euclidean,
-    Orientation as Orientation,
-)
-from ._identifiability import (
+`fit` cuts recordings into windows, whose starts are unknown as well, and minimizes what an
+objective compares in each window, by exact Jacobians. Files in reading order:
+
+- `_recordings` and `_windows`: the data, and windows of one size with an estimate of each start;
+- `_unknowns` and `_inertia`: parameters, their transforms and priors; consistent inertias;
+- `_channels`: measurements, interpolated commands, gains, biases and delays;
+- `_objectives` and `_violation`: comparisons of a model with a window;
+- `_fit_problem` and `_solver`: cost and Gauss-Newton matrix of all windows, and their minimum;
+- `_assessment` and `_result`: covariances, identifiability, held-out errors; the report;
+- `_fit`: `fit`, and the choice of experiments.
+
+It uses models, kinematics, dynamics, constraints, pipelines and `io`. Only the command line
+imports it.
+"""
+
+from ._assessment import (
     Combination as Combination,
+    Covariance as Covariance,
+    HorizonError as HorizonError,
     Identifiability as Identifiability,
+    Validation as Validation,
 )
-from ._inertia import Inertia as Inertia
-from ._innovations import Innovations as Innovations
-from ._inverse import Inverse as Inverse
-from ._measure import (
+from ._channels import (
+    AbstractInterpolation as AbstractInterpolation,
     AbstractMeasurement as AbstractMeasurement,
+    ChannelBias as ChannelBias,
+    ChannelDelay as ChannelDelay,
+    ChannelGain as ChannelGain,
+    CubicInterpolation as CubicInterpolation,
     FreeBodyPose as FreeBodyPose,
-    Function as Function,
+    FunctionMeasurement as FunctionMeasurement,
     JointPositions as JointPositions,
     JointVelocities as JointVelocities,
-    Sensors as Sensors,
+    LinearInterpolation as LinearInterpolation,
+    SensorMeasurement as SensorMeasurement,
+    ZeroOrderHold as ZeroOrderHold,
 )
-from ._objective import (
+from ._fit import (
+    design_experiment as design_experiment,
+    Excitation as Excitation,
+    fit as fit,
+    IdentificationWarning as IdentificationWarning,
+    structural_identifiability as structural_identifiability,
+)
+from ._fit_problem import (
+    AbstractLoss as AbstractLoss,
+    CauchyLoss as CauchyLoss,
+    GemanMcClureLoss as GemanMcClureLoss,
+    HuberLoss as HuberLoss,
+    SquareLoss as SquareLoss,
+)
+from ._inertia import Inertia as Inertia, LogDetPrior as LogDetPrior
+from ._objectives import (
     AbstractObjective as AbstractObjective,
-    Comparison as Comparison,
-    Physics as Physics,
-    Residuals as Residuals,
+    Innovations as Innovations,
+    Inverse as Inverse,
     Simulation as Simulation,
 )
-from ._polish import polish as polish, predict as predict
-from ._priors import (
-    AbstractPrior as AbstractPrior,
-    LogDet as LogDet,
-    LogNormal as LogNormal,
-    Normal as Normal,
+from ._recordings import (
+    load_recordings as load_recordings,
+    Recording as Recording,
+    save_recordings as save_recordings,
+    split as split,
 )
-from ._recording import load as load, Recording as Recording, save as save
-from ._result import Posterior as Posterior, Result as Result, Row as Row
-from ._robust import (
-    AbstractLoss as AbstractLoss,
-    Cauchy as Cauchy,
-    GemanMcClure as GemanMcClure,
-    Huber as Huber,
-    Square as Square,
+from ._result import (
+    ParameterEstimate as ParameterEstimate,
+    Posterior as Posterior,
+    Result as Result,
 )
-from ._signals import Bias as Bias, Delay as Delay, Gain as Gain
 from ._solver import Solver as Solver
-from ._structure import (
-    design as design,
-    Excitation as Excitation,
-    structure as structure,
-)
 from ._unknowns import (
+    AbstractPrior as AbstractPrior,
     AbstractUnknown as AbstractUnknown,
     Bounded as Bounded,
-    Context as Context,
-    Free as Free,
+    Custom as Custom,
+    LogNormalPrior as LogNormalPrior,
+    NormalPrior as NormalPrior,
     Positive as Positive,
     Tied as Tied,
-)
-from ._validation import (
-    HorizonError as HorizonError,
-    split as split,
-    Validation as Validation,
+    Unbounded as Unbounded,
 )
 from ._violation import Violation as Violation
 from ._windows import Windows as Windows

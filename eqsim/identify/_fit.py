@@ -1,6 +1,12 @@
-"""Fits parameters of a robot to recordings."""
+"""Fit parameters of a robot to recordings, and choose experiments for it.
+
+In reading order: `fit`, the preparation of its problem, the rounds of its solver (widths of
+contacts, bounds, noise, restarts), its result; `structural_identifiability` and
+`design_experiment`, which evaluate the same problem before there are data; checks.
+"""
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,32 +16,45 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._errors import check_count, check_numbers
-from ..model import System, validate as validate_system
+from .._loops import scan
+from ..kinematics import integrate
+from ..model import inactive_parameters, System, validate as validate_system
 from ..pipelines import AbstractPipeline, Generalized
-from ._arrow import eliminate
-from ._checks import (
-    check_channels,
-    check_influence,
-    check_split,
+from ._assessment import (
+    covariance,
+    held_out_errors,
+    Identifiability,
+    identifiability,
+    pseudo_inverse,
+)
+from ._channels import (
+    AbstractMeasurement,
+    ChannelDelay,
+    JointPositions,
+    measurement,
     predicted_channels,
     tangent_widths,
-    warn_without_influence,
 )
-from ._covariance import covariance, pseudo_inverse
-from ._evaluate import prior_terms, Problem
-from ._identifiability import identifiability
-from ._measure import AbstractMeasurement, JointPositions, measurement
-from ._noise import estimated, floors
-from ._objective import AbstractObjective, Given, Simulation
-from ._recording import Recording
-from ._restarts import restarted
+from ._fit_problem import AbstractLoss, FitProblem, prior_terms, SquareLoss
+from ._objectives import AbstractObjective, Given, Simulation
+from ._recordings import Recording
 from ._result import Result
-from ._robust import AbstractLoss, Square
-from ._signals import Delay
-from ._solver import Iterate, iterate_at, minimize, Solver
-from ._unknowns import AbstractUnknown, Context
-from ._validation import validate as validation
+from ._solver import (
+    eliminate,
+    estimated,
+    floors,
+    Iterate,
+    iterate_at,
+    minimize,
+    restarted,
+    Solver,
+)
+from ._unknowns import AbstractUnknown
 from ._windows import Cut, cut, Windows
+
+
+class IdentificationWarning(UserWarning):
+    """Something in the data or the parameters that cannot contribute to a fit."""
 
 
 _MOVES = 10
@@ -45,7 +64,7 @@ _MOVES = 10
 class Setup(NamedTuple):
     """A problem, its recordings and windows, first free numbers, their names and bounds."""
 
-    problem: Problem
+    problem: FitProblem
     runs: Sequence[Recording]
     found: Cut
     theta: np.ndarray
@@ -61,7 +80,7 @@ def fit(
     measure: Any = JointPositions(),
     windows: Windows = Windows(0.5),
     objective: AbstractObjective = Simulation(),
-    loss: AbstractLoss = Square(),
+    loss: AbstractLoss = SquareLoss(),
     noise: Mapping[str, Any] | None = None,
     pipeline: AbstractPipeline = Generalized(),
     smoothing: Sequence[float] = (),
@@ -99,13 +118,51 @@ def fit(
     runs = [recordings] if isinstance(recordings, Recording) else list(recordings)
     check_split(runs, validate)
     _check_solver(solver)
-    how = measurement(measure), pipeline, objective, loss
-    setup = prepare(sys, runs, unknowns, windows, noise, *how)
-    result = _annealed(setup, smoothing, solver, noise, (progress, accepted))
+    setup = prepare(
+        sys,
+        runs,
+        unknowns,
+        windows,
+        noise,
+        measurement(measure),
+        pipeline,
+        objective,
+        loss,
+    )
+    problem = setup.problem
+    widths = {k: v.shape[0] for k, v in problem.sigma.items()}
+    rounds = _Rounds(
+        solver,
+        frozenset(noise or ()),
+        floors(setup.runs, list(widths), widths),
+        _told(problem, progress, accepted),
+    )
+    result = _annealed(rounds, setup, smoothing)
     if not validate:
         return result
-    spans = horizons or [windows.length * share for share in (0.25, 0.5, 1.0)]
-    return _validated(result, list(validate), windows, spans, _before(unknowns))
+    held_out = held_out_errors(
+        result.problem,
+        result.theta,
+        np.asarray(result.problem.origin),
+        list(validate),
+        windows,
+        horizons or [windows.length * share for share in (0.25, 0.5, 1.0)],
+        _before(unknowns),
+    )
+    return dataclasses.replace(result, validation=held_out)
+
+
+class _Rounds(NamedTuple):
+    """Settings that all rounds of a fit share.
+
+    - `fixed`: channels whose noise is given. `floor`: least noise of each channel.
+    - `told`: called with each accepted iterate.
+    """
+
+    solver: Solver
+    fixed: frozenset[str]
+    floor: dict[str, np.ndarray]
+    told: Callable[[Iterate], None]
 
 
 def _check_solver(solver: Solver) -> None:
@@ -118,30 +175,18 @@ def _check_solver(solver: Solver) -> None:
     check_numbers("Solver.damping", solver.damping, lambda x: x > 0, "positive")
 
 
-def _annealed(setup: Setup, smoothing, solver: Solver, noise, callbacks) -> Result:
+def _annealed(rounds: _Rounds, setup: Setup, smoothing: Sequence[float]) -> Result:
     """Fit with each width of the onset of contacts in turn."""
-    problem, runs, found, theta, labels, bounds = setup
-    widths = {k: v.shape[0] for k, v in problem.sigma.items()}
-    floor = floors(runs, list(widths), widths)
-    told = _told(problem, *callbacks)
-    starts, steps = np.zeros(found.batch.sd.shape), 0
+    problem, theta, bounds = setup.problem, setup.theta, setup.bounds
+    starts, steps = np.zeros(problem.batch.sd.shape), 0
     for width in smoothing or (None,):
         if width is not None:
             problem = _smoothed(problem, float(width))
-        problem, now, outcome, bounds = _reached(
-            problem, theta, starts, bounds, solver, noise, floor, told
-        )
+        problem, now, outcome, bounds = _reached(rounds, problem, theta, starts, bounds)
         theta, starts, steps = now.theta, now.starts, steps + now.steps
-    warn_without_influence(now, labels)
-    now = now._replace(steps=steps)
-    return _result(problem, now, outcome, found, runs, labels, bounds)
-
-
-def _validated(result: Result, held, windows: Windows, spans, before: float) -> Result:
-    """Add errors on held-out recordings."""
-    first = np.asarray(result.problem.origin)
-    args = result.problem, result.theta, first, held, windows, spans, before
-    return dataclasses.replace(result, validation=validation(*args))
+    warn_without_influence(now, setup.labels)
+    setup = setup._replace(problem=problem, bounds=bounds)
+    return _result(setup, now._replace(steps=steps), outcome)
 
 
 def prepare(
@@ -153,7 +198,7 @@ def prepare(
     measure: AbstractMeasurement,
     pipeline: AbstractPipeline = Generalized(),
     objective: AbstractObjective = Simulation(),
-    loss: AbstractLoss = Square(),
+    loss: AbstractLoss = SquareLoss(),
 ) -> Setup:
     """Check everything that can be checked before a simulation.
 
@@ -165,12 +210,12 @@ def prepare(
     predicted = predicted_channels(sys, measure)
     check_channels(runs, predicted)
     widths = tangent_widths(sys, measure, predicted)
-    context = Context(sys, {"ctrl": sys.nu} | widths)
+    columns = {"ctrl": sys.nu} | widths
     starts, labels = [], []
     for name, unknown in unknowns.items():
-        starts.append(unknown.start(name, context))
-        labels += unknown.labels(name, context)
-    check_influence(sys, unknowns, context)
+        starts.append(unknown.start(name, sys, columns))
+        labels += unknown.labels(name, sys, columns)
+    check_influence(sys, unknowns, columns)
     given = Given(sys, pipeline, measure, runs, windows, widths)
     runs, channels, compared = objective.compare(given)
     found = cut(sys, runs, channels, windows, _before(unknowns))
@@ -185,7 +230,7 @@ def prepare(
         check_numbers(f"noise of {name!r}", value, lambda x: x > 0, "positive")
         sigma[name] = np.broadcast_to(np.asarray(value, float), sigma[name].shape)
     weight = 0.0 if windows.continuity is None else 1.0 / windows.continuity
-    problem = Problem(
+    problem = FitProblem(
         sys,
         tuple(unknowns.values()),
         sizes,
@@ -204,29 +249,28 @@ def prepare(
     return Setup(problem, runs, found, theta, tuple(labels), bounds)
 
 
-def _reached(problem, theta, starts, bounds, solver, noise, floor, told):
+def _reached(rounds: _Rounds, problem: FitProblem, theta, starts, bounds):
     """Fit, and again where a positive number is far from where the data want it: its
     bounds are relative to its start, and at a tiny value the cost is flat in its
     logarithm."""
-    args = solver, noise, floor, told
-    problem, now, outcome = _fitted(problem, theta, starts, bounds, *args)
+    problem, now, outcome = _fitted(rounds, problem, theta, starts, bounds)
     for _ in range(_MOVES):
         moved, wider = _further(problem, now, bounds)
         if np.array_equal(wider, bounds):
             break
         if not np.isfinite(iterate_at(problem, moved, now.starts, 0).cost):
             break  # The simulation fails there.
-        other, new, reached = _fitted(problem, moved, now.starts, wider, *args)
+        other, new, reached = _fitted(rounds, problem, moved, now.starts, wider)
         gain = now.cost - iterate_at(problem, new.theta, new.starts, 0).cost
         new = new._replace(steps=now.steps + new.steps)
         # By chance the cost decreases by half for each number.
-        if not gain > max(2.0, solver.rtol * abs(now.cost)):
+        if not gain > max(2.0, rounds.solver.rtol * abs(now.cost)):
             return problem, now._replace(steps=new.steps), outcome, bounds
         problem, now, outcome, bounds = other, new, reached, wider
     return problem, now, outcome, bounds
 
 
-def _further(problem: Problem, now: Iterate, bounds: tuple[np.ndarray, np.ndarray]):
+def _further(problem: FitProblem, now: Iterate, bounds: tuple[np.ndarray, np.ndarray]):
     """Return free numbers to continue from, and bounds, which are wider where the data
     want another value than a logarithm can reach. A larger one starts from the minimum of
     the linear model of the data; a smaller one stays at its lower bound."""
@@ -243,33 +287,32 @@ def _further(problem: Problem, now: Iterate, bounds: tuple[np.ndarray, np.ndarra
     return moved, (lower, np.where(up, np.maximum(upper, most), upper))
 
 
-def _fitted(problem, theta, starts, bounds, solver, noise, floor, told):
+def _fitted(rounds: _Rounds, problem: FitProblem, theta, starts, bounds):
     """Fit, and try windows again that ended in a wrong minimum."""
-    args = bounds, solver, noise, floor, told
-    problem, now, outcome = _noisy(problem, theta, starts, *args)
-    for _ in range(solver.restarts):
+    problem, now, outcome = _noisy(rounds, problem, theta, starts, bounds)
+    for _ in range(rounds.solver.restarts):
         better = restarted(problem, now)
         if better is None:
             break
         steps = now.steps
-        problem, now, outcome = _noisy(problem, now.theta, better, *args)
+        problem, now, outcome = _noisy(rounds, problem, now.theta, better, bounds)
         now = now._replace(steps=now.steps + steps)
     return problem, now, outcome
 
 
-def _noisy(problem, theta, starts, bounds, solver, noise, floor, told):
+def _noisy(rounds: _Rounds, problem: FitProblem, theta, starts, bounds):
     """Fit, and estimate the noise, in turns."""
-    fixed = set(noise or ())
+    solver, told, fixed = rounds.solver, rounds.told, rounds.fixed
     if len(fixed) == len(problem.sigma):
         now, outcome = minimize(problem, theta, starts, bounds, solver, told)
         return problem, now, outcome
     settle, steps = solver._replace(rtol=1e-2, max_steps=1), 0
     now, outcome = minimize(problem, theta, starts, bounds, settle, told)
     for _ in range(max(solver.rounds, 1)):
-        sigma = estimated(now, problem.loss, floor)
+        found = estimated(now, problem.loss, rounds.floor)
         sigma = {
             k: problem.sigma[k] if k in fixed else jnp.asarray(v)
-            for k, v in sigma.items()
+            for k, v in found.items()
         }
         change = max(
             float(np.abs(np.log(sigma[k] / problem.sigma[k])).max()) for k in sigma
@@ -282,61 +325,73 @@ def _noisy(problem, theta, starts, bounds, solver, noise, floor, told):
     return problem, now._replace(steps=steps), outcome
 
 
-def _result(problem: Problem, now: Iterate, outcome, found: Cut, runs, labels, bounds):
+def _result(setup: Setup, now: Iterate, outcome) -> Result:
+    problem, found, labels = setup.problem, setup.found, setup.labels
     theta = jnp.asarray(now.theta)
-    values = np.asarray(problem.values(theta))
     jacobian = np.asarray(jax.jacfwd(problem.values)(theta))
     samples = int(sum(float(x.sum()) for x in now.blocks.counts.values()))
     linked = bool(found.batch.linked.any())
-    known = covariance(now, found.run, samples, jacobian, linked)
     _, _, hessian = prior_terms(problem, theta)
-    prior_sd = _prior_sd(np.asarray(hessian), jacobian)
+    hessian = np.asarray(hessian)
+    prior_sd = _prior_sd(hessian, jacobian)
     scale = np.where(np.isfinite(prior_sd), prior_sd, problem.scales(theta))
-    data = now.arrow._replace(theta=now.arrow.theta - np.asarray(hessian))
-    to_values = np.linalg.inv(jacobian)
-    information = to_values.T @ eliminate(data).matrix @ to_values
     model = problem.model(theta)
-    names = tuple(
-        (runs[k].name, float(t)) for k, t in zip(found.recording, found.begin)
-    )
+    names = [setup.runs[k].name for k in found.recording]
     return Result(
         sys=model.sys,
         signals=model.signals,
         names=labels,
-        values=values,
+        values=np.asarray(problem.values(theta)),
         sigma={k: np.asarray(v) for k, v in problem.sigma.items()},
-        covariance=known,
-        identifiability=identifiability(information, scale, labels),
+        covariance=covariance(now, found.run, samples, jacobian, linked),
+        identifiability=_told_by_data(
+            now, now.arrow.theta - hessian, jacobian, scale, labels
+        ),
         validation=None,
         outcome=outcome,
         cost=now.cost,
         steps=now.steps,
         misfit=np.asarray(now.blocks.misfit),
-        window=names,
+        window=tuple(zip(names, found.begin.tolist(), strict=True)),
         problem=problem,
         theta=now.theta,
         starts=now.starts,
         jacobian=jacobian,
-        bounds=bounds,
+        bounds=setup.bounds,
         prior_sd=prior_sd,
     )
 
 
+def _told_by_data(
+    now: Iterate, matrix: np.ndarray, jacobian: np.ndarray, scale, labels
+) -> Identifiability:
+    """Find what the data tell about the values, without priors.
+
+    **Arguments:**
+
+    - `matrix`: Gauss-Newton matrix of the free numbers by the data alone.
+    - `jacobian`: derivative of the values by the free numbers.
+    """
+    reduced = eliminate(now.arrow._replace(theta=matrix)).matrix
+    to_values = np.linalg.inv(jacobian)
+    return identifiability(to_values.T @ reduced @ to_values, scale, labels)
+
+
 def _before(unknowns: Mapping[str, AbstractUnknown]) -> float:
     """Return the longest delay of commands, s."""
-    delays = [x for x in unknowns.values() if isinstance(x, Delay)]
+    delays = [x for x in unknowns.values() if isinstance(x, ChannelDelay)]
     return max([x.upper for x in delays if x.channel == "ctrl"], default=0.0)
 
 
-def _bounds(problem: Problem, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _bounds(problem: FitProblem, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of a fit that starts from these free numbers."""
     parts = np.split(theta, np.cumsum(problem.sizes)[:-1])
     pairs = zip(problem.unknowns, parts, strict=True)
-    lower, upper = zip(*(unknown.bounds(part) for unknown, part in pairs))
+    lower, upper = zip(*(unknown.transform.bounds(part) for unknown, part in pairs))
     return np.concatenate(lower), np.concatenate(upper)
 
 
-def _smoothed(problem: Problem, width: float) -> Problem:
+def _smoothed(problem: FitProblem, width: float) -> FitProblem:
     if not isinstance(problem.pipeline, Generalized):
         raise ValueError(
             "`smoothing` needs the pipeline `Generalized`, got "
@@ -346,7 +401,7 @@ def _smoothed(problem: Problem, width: float) -> Problem:
     return eqx.tree_at(lambda p: p.pipeline, problem, pipeline)
 
 
-def _told(problem: Problem, progress, accepted):
+def _told(problem: FitProblem, progress, accepted):
     def told(now: Iterate) -> None:
         if accepted is not None:
             accepted(problem.model(jnp.asarray(now.theta)).sys)
@@ -367,3 +422,237 @@ def _prior_sd(hessian: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
     variance = np.diag(jacobian @ inverse @ jacobian.T)
     reached = np.abs(jacobian) @ known > 0
     return np.where(reached, np.sqrt(np.maximum(variance, 0.0)), np.inf)
+
+
+class Excitation(NamedTuple):
+    """An experiment.
+
+    - `time`, `ctrl`: commands to record with.
+    - `information`: log-determinant of the information about the parameters, with the
+        scales of `Identifiability` as a prior.
+    - `identifiability`: combinations that the experiment would tell.
+    """
+
+    time: np.ndarray
+    ctrl: np.ndarray
+    information: float
+    identifiability: Identifiability
+
+
+def structural_identifiability(
+    sys: System,
+    unknowns: Mapping[str, AbstractUnknown],
+    *,
+    measure: Any = JointPositions(),
+    noise: float = 1e-3,
+    length: float = 1.0,
+    motions: int = 8,
+    amplitude: float = 1.0,
+    pipeline: AbstractPipeline = Generalized(),
+    seed: int = 0,
+) -> Identifiability:
+    """Find which parameters random motions would tell.
+
+    Combinations in `unknown` cannot be told by any recording of these channels, or not
+    with this noise.
+
+    **Arguments:**
+
+    - `sys`, `unknowns`, `measure`: see `fit`.
+    - `noise`: standard deviation of all channels, in their units.
+    - `length`: length of each motion, s. `motions`: their number.
+    - `amplitude`: amplitude of the commands and of the initial velocities.
+    """
+    check_count("motions", motions)
+    rng = np.random.default_rng(seed)
+    time = np.arange(0.0, length, float(sys.dt))
+    ctrl = [amplitude * _sines(rng, time, sys.nu) for _ in range(motions)]
+    plan = _Experiment(sys, unknowns, measurement(measure), pipeline, noise, time)
+    return plan.evaluated(ctrl, amplitude, rng)[0]
+
+
+def design_experiment(
+    sys: System,
+    unknowns: Mapping[str, AbstractUnknown],
+    length: float,
+    limits: float,
+    *,
+    measure: Any = JointPositions(),
+    noise: float = 1e-3,
+    candidates: int = 16,
+    pipeline: AbstractPipeline = Generalized(),
+    seed: int = 0,
+) -> Excitation:
+    """Choose the commands that tell most about parameters (D-optimal).
+
+    Candidates are sums of sines with random frequencies and phases, within limits. The
+    one with the largest log-determinant of the information is returned.
+
+    **Arguments:**
+
+    - `sys`, `unknowns`, `measure`, `noise`: see `structural_identifiability`.
+    - `length`: length of the experiment, s; it starts at rest in the reference pose.
+    - `limits`: largest absolute command.
+    - `candidates`: number of random commands.
+    """
+    check_count("candidates", candidates)
+    rng = np.random.default_rng(seed)
+    time = np.arange(0.0, length, float(sys.dt))
+    best = None
+    plan = _Experiment(sys, unknowns, measurement(measure), pipeline, noise, time)
+    for _ in range(candidates):
+        ctrl = _sines(rng, time, sys.nu)
+        ctrl *= limits / np.maximum(np.abs(ctrl).max(axis=0), 1e-12)
+        found, value = plan.evaluated([ctrl], 0.0, rng)
+        if best is None or value > best.information:
+            best = Excitation(time, ctrl, value, found)
+    assert best is not None
+    return best
+
+
+class _Experiment(NamedTuple):
+    """An experiment that is evaluated by the Jacobians of a fit to its simulation."""
+
+    sys: System
+    unknowns: Mapping[str, AbstractUnknown]
+    measure: AbstractMeasurement
+    pipeline: AbstractPipeline
+    noise: float
+    time: np.ndarray
+
+    def evaluated(
+        self, ctrl: Sequence[np.ndarray], speed: float, rng: np.random.Generator
+    ) -> tuple[Identifiability, float]:
+        """Return what motions tell, and the log-determinant of their information.
+
+        **Arguments:**
+
+        - `ctrl`: commands of each motion.
+        - `speed`: standard deviation of their first coordinates and velocities.
+        """
+        starts, recordings = {}, []
+        for k, u in enumerate(ctrl):
+            name = f"motion-{k}"
+            step, qd = (jnp.asarray(speed * rng.normal(size=self.sys.nv)) for _ in "ab")
+            q = integrate(self.sys, jnp.asarray(self.sys.joints.ref), step)
+            values = _trajectory(
+                self.sys, self.measure, self.pipeline, jnp.asarray(u), q, qd
+            )
+            channels = {key: np.asarray(v) for key, v in values.items()}
+            recordings.append(Recording(self.time, u, channels, name))
+            starts[name] = np.asarray(q), np.asarray(qd)
+        windows = Windows(
+            2 * self.time[-1],
+            start=lambda recording, row: starts[recording.name],
+            start_sd=(1e-6, 1e-6),
+        )
+        noise = {name: self.noise for name in recordings[0].channels}
+        setup = prepare(
+            self.sys,
+            recordings,
+            self.unknowns,
+            windows,
+            noise,
+            self.measure,
+            self.pipeline,
+        )
+        problem, theta = setup.problem, jnp.asarray(setup.theta)
+        now = iterate_at(problem, setup.theta, np.zeros(problem.batch.sd.shape), 0)
+        size = len(setup.theta)
+        data = np.asarray(now.blocks.hessian)[:, :size, :size].sum(axis=0)
+        jacobian = np.asarray(jax.jacfwd(problem.values)(theta))
+        scale = problem.scales(theta)
+        found = _told_by_data(now, data, jacobian, scale, setup.labels)
+        return found, float(np.log1p(found.singular_values**2).sum())
+
+
+@eqx.filter_jit
+def _trajectory(sys, measure, pipeline, ctrl, q, qd):
+    def step(state, u):
+        return pipeline.step(sys, state, u), measure.predict(sys, state, u)
+
+    return scan(step, pipeline.init(sys, q, qd), ctrl)[1]
+
+
+def _sines(rng: np.random.Generator, time: np.ndarray, size: int) -> np.ndarray:
+    """Return sums of four sines of 0.2 to 4 Hz."""
+    frequency = rng.uniform(0.2, 4.0, (4, size))
+    phase = rng.uniform(0, 2 * np.pi, (4, size))
+    return 0.5 * np.sin(2 * np.pi * frequency * time[:, None, None] + phase).sum(axis=1)
+
+
+def check_split(runs: Sequence[Recording], held: Sequence[Recording]) -> None:
+    """Raise `ValueError` if a run is on both sides."""
+    both = {r.run for r in runs} & {r.run for r in held}
+    if both:
+        raise ValueError(
+            f"Run {sorted(both)[0]!r} is both fitted and held out, so the held-out "
+            "error is meaningless. Split by run, for instance with `identify.split`."
+        )
+
+
+def check_channels(
+    runs: Sequence[Recording], predicted: Mapping[str, jax.ShapeDtypeStruct]
+) -> None:
+    """Raise `ValueError` if a recording lacks a channel; warn of those that never change."""
+    for recording in runs:
+        for name, value in predicted.items():
+            if name not in recording.channels:
+                raise ValueError(
+                    f"Recording {recording.name!r} has no channel {name!r}, which "
+                    "`measure` predicts. Its channels are "
+                    f"{sorted(recording.channels)}."
+                )
+            width = recording.channels[name].shape[1]
+            if value.shape != (width,):
+                raise ValueError(
+                    f"Recording {recording.name!r}: channel {name!r} has {width} columns, "
+                    f"but `measure` predicts the shape {value.shape}."
+                )
+    for name in predicted:
+        columns = np.concatenate([recording.channels[name] for recording in runs])
+        constant = np.flatnonzero(np.ptp(columns, axis=0) == 0)
+        if len(constant):
+            warnings.warn(
+                f"Channel {name!r} is constant in column {constant.tolist()} of all "
+                "recordings. A sensor that is not connected looks like this; if so, leave "
+                "the channel out.",
+                IdentificationWarning,
+                stacklevel=4,
+            )
+
+
+def check_influence(
+    sys: System, unknowns: Mapping[str, AbstractUnknown], widths: Mapping[str, int]
+) -> None:
+    """Raise `ValueError` for parameters that cannot influence the motion."""
+    mask = None
+    for name, unknown in unknowns.items():
+        mask = inactive_parameters(sys) if mask is None else mask
+        off = unknown.inactive(mask.mask)
+        if off is None or not off.any():
+            continue
+        labels = unknown.labels(name, sys, widths)
+        found = [label for label, x in zip(labels, off, strict=True) if x]
+        raise ValueError(
+            f"Unknown {name!r}: {', '.join(found)} cannot influence the motion of this "
+            "robot, because the model switches it off (see "
+            "`eqsim.model.inactive_parameters(sys).reasons`). Leave it out with `entries`, or "
+            "switch it on in the model, for instance with a `frictionloss` above zero."
+        )
+
+
+def warn_without_influence(now: Iterate, labels: Sequence[str]) -> None:
+    """Warn of parameters on which no residual depends."""
+    hessian = np.asarray(now.blocks.hessian)
+    size = len(now.theta)
+    information = hessian[:, np.arange(size), np.arange(size)].sum(axis=0)
+    unused = [label for label, x in zip(labels, information, strict=True) if x == 0.0]
+    if unused:
+        warnings.warn(
+            f"No measured value depends on {', '.join(unused)} in these recordings, so "
+            "initial values are kept. Record motions that depend on these unknowns, or "
+            "leave them out.",
+            IdentificationWarning,
+            stacklevel=3,
+        )

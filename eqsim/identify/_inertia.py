@@ -1,15 +1,24 @@
-r"""Inertial parameters of links, by the logarithm of a Cholesky factor."""
+r"""Physically consistent inertial parameters of links, and a prior of them."""
+
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._errors import check_numbers
 from ..model import System
+from ..model.arrays import as_array
 from ..spatial import Mat3, matrix_quaternion, quaternion_matrix
-from ._priors import AbstractPrior, pseudo_inertia
-from ._transforms import Identity
-from ._unknowns import AbstractUnknown, Context, Model
+from ._unknowns import (
+    AbstractPrior,
+    AbstractTransform,
+    AbstractUnknown,
+    Identity,
+    Model,
+    Widths,
+)
 
 
 _PARTS = ("mass", "com_x", "com_y", "com_z", "xx", "yy", "zz", "xy", "xz", "yz")
@@ -30,7 +39,7 @@ class Inertia(AbstractUnknown):
     **Arguments:**
 
     - `links`: names of the links; by default all that move.
-    - `prior`: `LogDet`, or a prior of the ten values of each link. Without one, data of
+    - `prior`: `LogDetPrior`, or a prior of the ten values of each link. Without one, data of
         an arm determine only some combinations, see `Result.identifiability`.
 
     ??? cite "Reference"
@@ -41,12 +50,16 @@ class Inertia(AbstractUnknown):
     links: tuple[str, ...] | None = eqx.field(static=True, default=None)
     prior: AbstractPrior | None = None
 
-    def labels(self, name: str, context: Context) -> tuple[str, ...]:
-        names = [context.sys.links.names[k] for k in self._indices(context.sys)]
+    @property
+    def transform(self) -> AbstractTransform:
+        return _LogCholesky()
+
+    def labels(self, name: str, sys: System, widths: Widths) -> tuple[str, ...]:
+        names = [sys.links.names[k] for k in self._indices(sys)]
         return tuple(f"{name}.{link}.{part}" for link in names for part in _PARTS)
 
-    def start(self, name: str, context: Context) -> np.ndarray:
-        sys, out = context.sys, []
+    def initial_values(self, name: str, sys: System, widths: Widths) -> np.ndarray:
+        out = []
         for k in self._indices(sys):
             value = np.asarray(link_values(sys, k), float)
             matrix = np.asarray(pseudo_inertia(jnp.asarray(value)))
@@ -56,24 +69,15 @@ class Inertia(AbstractUnknown):
                     f"{value[0]:g} kg and an inertia that no solid body has (point masses "
                     "and rods are at the bound of what is possible). Give it an inertia."
                 )
-            out.append(_factor(matrix))
+            out.append(value)
         return np.concatenate(out)
-
-    def bounds(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return Identity().bounds(start)
-
-    def values(self, free: Float[Array, " n"]) -> Float[Array, " values"]:
-        links = free.shape[0] // 10
-        return jnp.concatenate(
-            [_values(free[10 * k : 10 * k + 10]) for k in range(links)]
-        )
 
     def apply(self, model: Model, free: Float[Array, " n"]) -> Model:
         links = model.sys.links
         mass, com = links.mass, links.com
         moments, quats = links.inertia, links.inertia_quat
         for n, k in enumerate(self._indices(model.sys)):
-            value = _values(free[10 * n : 10 * n + 10])
+            value = link_of_free(free[10 * n : 10 * n + 10])
             principal, quat = _principal(value[4:])
             mass, com = mass.at[k].set(value[0]), com.at[k].set(value[1:4])
             moments, quats = moments.at[k].set(principal), quats.at[k].set(quat)
@@ -86,6 +90,29 @@ class Inertia(AbstractUnknown):
         new = (mass, com, moments, quats)
         return model._replace(sys=eqx.tree_at(where, model.sys, new))
 
+    def inactive(self, mask: System) -> np.ndarray | None:
+        return None
+
+    def _indices(self, sys: System) -> list[int]:
+        if self.links is None:
+            return [k for k in range(sys.nlink) if float(sys.links.mass[k]) > 0]
+        return [sys.link(name).index for name in self.links]
+
+
+class _LogCholesky(AbstractTransform):
+    """Ten values of each link, by the logarithm of the Cholesky factor of their
+    pseudo-inertia."""
+
+    def value(self, free: Float[Array, " n"]) -> Float[Array, " n"]:
+        return jnp.concatenate([link_of_free(x) for x in free.reshape(-1, 10)])
+
+    def free(self, value: np.ndarray) -> np.ndarray:
+        matrices = [pseudo_inertia(jnp.asarray(x)) for x in value.reshape(-1, 10)]
+        return np.concatenate([free_of_matrix(np.asarray(x)) for x in matrices])
+
+    def bounds(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return Identity().bounds(start)
+
     def scales(self, value: np.ndarray) -> np.ndarray:
         out = []
         for part in value.reshape(-1, 10):
@@ -94,13 +121,57 @@ class Inertia(AbstractUnknown):
             out.append([part[0], *[length] * 3, *[inertia] * 6])
         return np.concatenate(out)
 
-    def inactive(self, mask: System) -> np.ndarray | None:
+    def problem(self, value: float) -> str | None:
         return None
 
-    def _indices(self, sys: System) -> list[int]:
-        if self.links is None:
-            return [k for k in range(sys.nlink) if float(sys.links.mass[k]) > 0]
-        return [sys.link(name).index for name in self.links]
+
+class LogDetPrior(AbstractPrior):
+    r"""Distance of inertias from their start, the same in every frame and unit.
+
+    $s\,(\mathrm{tr}(P_0^{-1} P) - \log\det(P_0^{-1} P) - 4)$ summed over links, with the
+    pseudo-inertia $P$ of a link and that of the start, $P_0$. A relative standard
+    deviation $\sigma$ of a mass corresponds to about $s = 1/(4 \sigma^2)$.
+
+    **Arguments:**
+
+    - `strength`: $s$.
+
+    ??? cite "Reference"
+        Lee, Wensing, Park, *Geometric robot dynamic identification: a convex programming
+        approach*, IEEE T-RO, 2020.
+    """
+
+    strength: Float[Array, ""] = eqx.field(converter=as_array, default=1.0)
+
+    def __check_init__(self):
+        accepted = lambda x: x > 0
+        check_numbers("LogDetPrior.strength", self.strength, accepted, "positive")
+
+    def cost(
+        self, value: Float[Array, " n"], start: Float[Array, " n"]
+    ) -> Float[Array, ""]:
+        total: Any = 0.0
+        for k in range(value.shape[0] // 10):
+            at = slice(10 * k, 10 * k + 10)
+            ratio = jnp.linalg.solve(
+                pseudo_inertia(start[at]), pseudo_inertia(value[at])
+            )
+            total += jnp.trace(ratio) - jnp.linalg.slogdet(ratio)[1] - 4.0
+        return self.strength * total
+
+
+def pseudo_inertia(value: Float[Array, "10"]) -> Float[Array, "4 4"]:
+    r"""Compute $P = \begin{pmatrix} \Sigma & h \\ h^\top & m \end{pmatrix}$.
+
+    **Arguments:**
+
+    - `value`: mass, center of mass, and the inertia about it (xx, yy, zz, xy, xz, yz).
+    """
+    m, c, (xx, yy, zz, xy, xz, yz) = value[0], value[1:4], value[4:]
+    inertia = jnp.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    sigma = 0.5 * jnp.trace(inertia) * jnp.eye(3) - inertia + m * jnp.outer(c, c)
+    h = (m * c)[:, None]
+    return jnp.block([[sigma, h], [h.T, m[None, None]]])
 
 
 def link_values(sys: System, k: int) -> Array:
@@ -112,7 +183,7 @@ def link_values(sys: System, k: int) -> Array:
     return jnp.concatenate([sys.links.mass[k][None], sys.links.com[k], six])
 
 
-def _factor(matrix: np.ndarray) -> np.ndarray:
+def free_of_matrix(matrix: np.ndarray) -> np.ndarray:
     """Compute the ten free numbers of a pseudo-inertia."""
     flip = np.eye(4)[::-1]
     upper = flip @ np.linalg.cholesky(flip @ matrix @ flip) @ flip
@@ -123,7 +194,7 @@ def _factor(matrix: np.ndarray) -> np.ndarray:
     return np.array([np.log(scale), *logs, *rest])
 
 
-def _values(free: Float[Array, "10"]) -> Float[Array, "10"]:
+def link_of_free(free: Float[Array, "10"]) -> Float[Array, "10"]:
     """Compute mass, center of mass and inertia about it from ten free numbers."""
     alpha, d1, d2, d3, s12, s13, s23, t1, t2, t3 = free
     zero = jnp.zeros_like(alpha)

@@ -1,15 +1,161 @@
-"""Levenberg-Marquardt with bounds on the reduced (arrow) system."""
+r"""Levenberg-Marquardt with bounds, the estimate of the noise, and restarts of windows.
 
-from collections.abc import Callable
+Unknown are the parameters $\theta$ and one start $s_k$ per window. The Gauss-Newton matrix is
+an arrow: blocks of $s_k$ on a block-tridiagonal diagonal (coupled only by continuity), and a
+border of $\theta$. The starts are eliminated first, at a cost linear in the number of windows.
+
+The cost of a long window of a fast motion has many minima in the state where the window
+starts. Over a short horizon it has one. So the starts of windows that fit badly are found
+again for a quarter of the window, then for half of it, then for all, each from the last one.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optimistix as optx
 
-from ._arrow import Arrow, assemble, eliminate
-from ._evaluate import Blocks, evaluate, prior_terms, Problem
+from ._fit_problem import (
+    AbstractLoss,
+    Blocks,
+    consistency,
+    evaluate,
+    FitProblem,
+    prior_terms,
+)
+from ._recordings import Recording
+from ._windows import quantum
+
+
+class Arrow(NamedTuple):
+    """Gauss-Newton matrix and gradient.
+
+    - `theta`, `theta_gradient`: `(p, p)` and `(p,)`, with priors.
+    - `border`: `(k, nx, p)`. `diagonal`: `(k, nx, nx)`. `below`: `(k, nx, nx)`, the block
+        of start `k + 1` and start `k`; None if all are zero.
+    - `gradient`: `(k, nx)`. `scores`: `(k, p)`, gradient of each window by parameters.
+    - `own`: `(k, p, p)`, matrix of each window, without priors.
+    """
+
+    theta: np.ndarray
+    theta_gradient: np.ndarray
+    border: np.ndarray
+    diagonal: np.ndarray
+    below: np.ndarray | None
+    gradient: np.ndarray
+    scores: np.ndarray
+    own: np.ndarray
+
+
+def assemble(blocks, starts, prior_gradient, prior_hessian, continuity: bool) -> Arrow:
+    """Add up data, priors and jumps.
+
+    **Arguments:**
+
+    - `blocks`: result of `evaluate`.
+    - `starts`: in units of their prior.
+    - `prior_gradient`, `prior_hessian`: derivatives of the priors by the parameters.
+    """
+    hessian = np.array(blocks.hessian)
+    gradient = np.array(blocks.gradient)
+    nx = starts.shape[1]
+    p = hessian.shape[1] - nx
+    below = None
+    if continuity:
+        jump, slope = np.asarray(blocks.gap), np.asarray(blocks.gap_slope)
+        onward = np.asarray(blocks.next_slope)
+        hessian += np.einsum("kia,kib->kab", slope, slope)
+        gradient += np.einsum("kia,ki->ka", slope, jump)
+        below = np.einsum("kia,kib->kab", onward, slope[:, :, p:])
+    own = hessian[:, p:, p:] + np.eye(nx)
+    own_gradient = gradient[:, p:] + starts
+    border = hessian[:, p:, :p].copy()
+    if continuity:
+        own[1:] += np.einsum("kia,kib->kab", onward, onward)[:-1]
+        own_gradient[1:] += np.einsum("kia,ki->ka", onward, jump)[:-1]
+        border[1:] += np.einsum("kia,kib->kab", onward, slope[:, :, :p])[:-1]
+    return Arrow(
+        hessian[:, :p, :p].sum(axis=0) + prior_hessian,
+        gradient[:, :p].sum(axis=0) + prior_gradient,
+        border,
+        own,
+        below,
+        own_gradient,
+        gradient[:, :p],
+        hessian[:, :p, :p],
+    )
+
+
+class Eliminated(NamedTuple):
+    """The problem of the parameters alone.
+
+    - `matrix`, `gradient`: Schur complement and its gradient.
+    - `border`: starts per parameter, `(k, nx, p)`; `offset`: `(k, nx)`. The step of the
+        starts is `-(offset + border @ step)`.
+    """
+
+    matrix: np.ndarray
+    gradient: np.ndarray
+    border: np.ndarray
+    offset: np.ndarray
+
+
+def eliminate(arrow: Arrow, damping: float = 0.0) -> Eliminated:
+    """Eliminate the starts.
+
+    **Arguments:**
+
+    - `damping`: share of its diagonal that is added to the matrix of starts.
+    """
+    diagonal = arrow.diagonal.copy()
+    index = np.arange(diagonal.shape[1])
+    diagonal[:, index, index] *= 1.0 + damping
+    right = np.concatenate([arrow.border, arrow.gradient[:, :, None]], axis=2)
+    if arrow.below is None:
+        solved = np.linalg.solve(diagonal, right)
+    else:
+        solved = _tridiagonal(diagonal, arrow.below, right)
+    border, offset = solved[:, :, :-1], solved[:, :, -1]
+    matrix = arrow.theta - np.einsum("kxa,kxb->ab", arrow.border, border)
+    gradient = arrow.theta_gradient - np.einsum("kxa,kx->a", arrow.border, offset)
+    return Eliminated(0.5 * (matrix + matrix.T), gradient, border, offset)
+
+
+def scores(arrow: Arrow, eliminated: Eliminated) -> np.ndarray:
+    """Compute the gradient of each window by the parameters, after elimination."""
+    inner = np.einsum("kxa,kx->ka", eliminated.border, arrow.gradient)
+    return arrow.scores - inner
+
+
+def informations(arrow: Arrow, eliminated: Eliminated) -> np.ndarray:
+    """Compute the part of each window in the matrix of the parameters alone. With
+    continuity, only sums over all windows of a recording are positive semidefinite."""
+    inner = np.einsum("kxa,kxb->kab", arrow.border, eliminated.border)
+    return arrow.own - inner
+
+
+def _tridiagonal(diagonal, below, right) -> np.ndarray:
+    """Solve a symmetric block-tridiagonal system."""
+    count = len(diagonal)
+    pivots, rows = [diagonal[0]], [right[0]]
+    for k in range(1, count):
+        if not below[k - 1].any():
+            pivots.append(diagonal[k])
+            rows.append(right[k])
+            continue
+        share = np.linalg.solve(pivots[-1], below[k - 1].T).T
+        pivots.append(diagonal[k] - share @ below[k - 1].T)
+        rows.append(right[k] - share @ rows[-1])
+    out = [np.linalg.solve(pivots[-1], rows[-1])]
+    for k in range(count - 2, -1, -1):
+        rest = rows[k]
+        if below[k].any():
+            rest = rest - below[k].T @ out[-1]
+        out.append(np.linalg.solve(pivots[k], rest))
+    return np.stack(out[::-1])
 
 
 class Solver(NamedTuple):
@@ -51,7 +197,7 @@ Progress = Callable[[Iterate], Any]
 
 
 def minimize(
-    problem: Problem,
+    problem: FitProblem,
     theta: np.ndarray,
     starts: np.ndarray,
     bounds: tuple[np.ndarray, np.ndarray],
@@ -99,7 +245,7 @@ def minimize(
     return now, optx.RESULTS.nonlinear_max_steps_reached
 
 
-def iterate_at(problem: Problem, theta, starts, steps: int) -> Iterate:
+def iterate_at(problem: FitProblem, theta, starts, steps: int) -> Iterate:
     """Evaluate cost, derivatives and the Gauss-Newton matrix at a point."""
     blocks = evaluate(problem, jnp.asarray(theta), jnp.asarray(starts))
     blocks = jax.tree.map(np.asarray, blocks)
@@ -144,7 +290,7 @@ def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
     return scale * np.linalg.lstsq(scaled, scale * right, rcond=1e-14)[0]
 
 
-def _prior(problem: Problem, theta) -> tuple[float, np.ndarray, np.ndarray]:
+def _prior(problem: FitProblem, theta) -> tuple[float, np.ndarray, np.ndarray]:
     """Compute the cost of the priors, with gradient and positive semidefinite Hessian."""
     size = len(theta)
     if all(unknown.prior is None for unknown in problem.unknowns):
@@ -153,3 +299,119 @@ def _prior(problem: Problem, theta) -> tuple[float, np.ndarray, np.ndarray]:
     values, vectors = np.linalg.eigh(np.asarray(hessian))
     fixed = (vectors * np.maximum(values, 0.0)) @ vectors.T
     return float(cost), np.asarray(gradient), fixed
+
+
+def floors(
+    recordings: Sequence[Recording], channels: Sequence[str], widths: dict[str, int]
+) -> dict[str, np.ndarray]:
+    r"""Return the least noise of each channel and column.
+
+    It is $\Delta/\sqrt{12}$ with the resolution $\Delta$ of the sensor, where it shows.
+    """
+    out = {}
+    for name in channels:
+        if any(name not in recording.channels for recording in recordings):
+            # An error that is not in the units of a sensor.
+            out[name] = np.full(widths[name], 1e-9)
+            continue
+        values = np.concatenate([recording.channels[name] for recording in recordings])
+        if values.shape[1] == widths[name]:
+            found = np.array([quantum(column) for column in values.T]) / np.sqrt(12)
+        else:
+            found = np.zeros(widths[name])
+        out[name] = np.maximum(found, 1e-9)
+    return out
+
+
+def estimated(
+    now: Iterate, loss: AbstractLoss, floor: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    r"""Estimate $\sigma_c^2 = \sum w r_c^2 / (\kappa \nu_c)$ for each channel and column,
+    with the weights $w$ of the robust loss and their mean $\kappa$ for normal residuals.
+
+    A channel of which all columns have one common noise is pooled.
+
+    The degrees of freedom $\nu_c$ are the samples less the share of the parameters and
+    starts that the data determine.
+    """
+    total = sum(float(x.sum()) for x in now.blocks.counts.values())
+    inverse = np.linalg.inv(now.arrow.diagonal)
+    used = len(now.theta) + now.starts.size - np.trace(inverse, axis1=1, axis2=2).sum()
+    share = max(1.0 - used / max(total, 1.0), 0.05)
+    out, kappa = {}, consistency(loss)
+    for name, squares in now.blocks.squares.items():
+        square, count = squares.sum(axis=0), now.blocks.counts[name].sum(axis=0)
+        if len(floor[name]) == 1:
+            square, count = square.sum(keepdims=True), count.sum(keepdims=True)
+        freedom = np.maximum(count * share, 1.0)
+        out[name] = np.maximum(np.sqrt(square / (kappa * freedom)), floor[name])
+    return out
+
+
+_RATIO = 4.0
+"""Mean square residual, in units of the median, above which a window is tried again."""
+_STEPS = 6
+"""Steps for each horizon."""
+
+
+def restarted(problem: FitProblem, now: Iterate) -> np.ndarray | None:
+    """Find better starts of the windows that are fitted much worse than others, with
+    parameters as they are.
+
+    Losses per window discount such windows themselves, and continuity ties them to their
+    neighbors; then nothing is tried.
+
+    **Returns:** starts of all windows, or None if none is better.
+    """
+    if problem.loss.per_window or problem.gap_weight > 0:
+        return None
+    misfit = np.asarray(now.blocks.misfit)
+    bad = misfit > _RATIO * np.median(misfit)
+    if not bad.any():
+        return None
+    starts = np.where(bad[:, None], 0.0, now.starts)
+    time, mask = problem.batch.time, problem.batch.mask
+    end = jnp.max(jnp.where(mask, time, 0.0), axis=1, keepdims=True)
+    for share in (0.25, 0.5, 1.0):
+        near = eqx.tree_at(
+            lambda p: p.batch.mask, problem, mask & (time <= share * end)
+        )
+        starts = _descended(near, now.theta, starts, bad)
+    cost = _costs(iterate_at(problem, now.theta, starts, 0))
+    better = bad & (cost < _costs(now) * (1 - 1e-3))
+    if not better.any():
+        return None
+    return np.where(better[:, None], starts, now.starts)
+
+
+def _descended(problem: FitProblem, theta, starts, moving) -> np.ndarray:
+    """Take Levenberg-Marquardt steps of each start by itself."""
+    cost, gradient, matrix = _state(problem, theta, starts)
+    damping = np.full(len(starts), 1e-3)
+    index = np.arange(starts.shape[1])
+    for _ in range(_STEPS):
+        damped = matrix.copy()
+        damped[:, index, index] *= 1 + damping[:, None]
+        step = -np.linalg.solve(damped, gradient[:, :, None])[..., 0]
+        trial = np.where(moving[:, None], starts + step, starts)
+        new = _state(problem, theta, trial)
+        better = moving & (new[0] < cost)
+        choose = lambda a, b: np.where(better.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+        starts = choose(trial, starts)
+        old = cost, gradient, matrix
+        cost, gradient, matrix = (choose(a, b) for a, b in zip(new, old, strict=True))
+        damping = np.where(better, 0.3 * damping, 10 * damping)
+    return starts
+
+
+def _state(
+    problem: FitProblem, theta, starts
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Compute cost, gradient and Gauss-Newton matrix of each start."""
+    now = iterate_at(problem, theta, starts, 0)
+    return _costs(now), now.arrow.gradient, now.arrow.diagonal
+
+
+def _costs(now: Iterate) -> np.ndarray:
+    """Compute costs of windows, with the priors of their starts."""
+    return now.blocks.cost + 0.5 * (now.starts**2).sum(axis=1)

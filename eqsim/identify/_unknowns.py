@@ -1,18 +1,267 @@
-"""Parameters of a robot that are to be found, chosen by `where`."""
+r"""Parameters of a robot that are to be found.
+
+A solver moves *free numbers*. An unknown says which values of the robot they stand for (an
+array chosen by `where`, a common factor, a function of the user), by which map (positive
+values by their logarithm), within which bounds, and what is known of them before (a prior).
+In this order: transforms, priors, the choice of entries, unknowns.
+"""
 
 import abc
-from collections.abc import Mapping
-from typing import ClassVar, NamedTuple, TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, TYPE_CHECKING
 
 import equinox as eqx
 import jax.numpy as jnp
+import jax.tree_util as jtu
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._errors import check_numbers
 from ..model import System
-from ._entries import check_start, Entries, labels_of, replaced, values_of, Where
-from ._priors import AbstractPrior
-from ._transforms import AbstractTransform, Box, Identity, Log
+from ..model.arrays import as_array
+
+
+class AbstractTransform(eqx.Module):
+    """A map from free numbers to values, entry by entry."""
+
+    @abc.abstractmethod
+    def value(self, free: Float[Array, " n"]) -> Float[Array, " n"]:
+        """Compute values from free numbers."""
+
+    @abc.abstractmethod
+    def free(self, value: np.ndarray) -> np.ndarray:
+        """Compute free numbers from values."""
+
+    @abc.abstractmethod
+    def bounds(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return bounds of the free numbers, which may depend on their start."""
+
+    @abc.abstractmethod
+    def scales(self, value: np.ndarray) -> np.ndarray:
+        """Return what a large change of each value would be."""
+
+    @abc.abstractmethod
+    def problem(self, value: float) -> str | None:
+        """Say why a value cannot be a start; None if it can."""
+
+
+_REACH = 1e3
+"""Factor of the start within which positive values are searched. A fit continues beyond it
+if that lowers the cost; what tends to zero stops there, and is reported to be at a bound."""
+
+
+class Log(AbstractTransform):
+    """Positive values, by their logarithm, within a factor of a thousand of the start."""
+
+    def value(self, free: Float[Array, " n"]) -> Float[Array, " n"]:
+        return jnp.exp(free)
+
+    def free(self, value: np.ndarray) -> np.ndarray:
+        return np.log(value)
+
+    def bounds(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return start - np.log(_REACH), start + np.log(_REACH)
+
+    def scales(self, value: np.ndarray) -> np.ndarray:
+        return value
+
+    def problem(self, value: float) -> str | None:
+        if value > 0:
+            return None
+        return (
+            f"starts at {value:g}, at or below its bound zero, but must be positive. Pass "
+            "a positive `initial`, or leave it out with `entries`"
+        )
+
+
+class Box(AbstractTransform):
+    """Values between two bounds, which the solver respects.
+
+    **Arguments:**
+
+    - `lower`, `upper`: bounds, in the unit of the value.
+    """
+
+    lower: float = eqx.field(static=True)
+    upper: float = eqx.field(static=True)
+
+    def __check_init__(self):
+        if not self.lower < self.upper:
+            raise ValueError(
+                f"`lower` = {self.lower} must be less than `upper` = {self.upper}."
+            )
+
+    def value(self, free: Float[Array, " n"]) -> Float[Array, " n"]:
+        return free
+
+    def free(self, value: np.ndarray) -> np.ndarray:
+        return value
+
+    def bounds(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.full_like(start, self.lower), np.full_like(start, self.upper)
+
+    def scales(self, value: np.ndarray) -> np.ndarray:
+        if np.isfinite(self.upper - self.lower):
+            return np.full_like(value, 0.25 * (self.upper - self.lower))
+        return magnitudes(value)
+
+    def problem(self, value: float) -> str | None:
+        if self.lower < value < self.upper:
+            return None
+        return (
+            f"starts at {value:g}, which is not between its bounds {self.lower:g} and "
+            f"{self.upper:g}. Pass an `initial` between them"
+        )
+
+
+class Identity(AbstractTransform):
+    """Any values."""
+
+    def value(self, free: Float[Array, " n"]) -> Float[Array, " n"]:
+        return free
+
+    def free(self, value: np.ndarray) -> np.ndarray:
+        return value
+
+    def bounds(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.full_like(start, -np.inf), np.full_like(start, np.inf)
+
+    def scales(self, value: np.ndarray) -> np.ndarray:
+        return magnitudes(value)
+
+    def problem(self, value: float) -> str | None:
+        return None
+
+
+def magnitudes(value: np.ndarray) -> np.ndarray:
+    """Return the sizes of values, and one where they are zero."""
+    size = np.abs(value)
+    return np.where(size > 1e-9, size, 1.0)
+
+
+_is_positive = lambda x: x > 0
+
+
+class AbstractPrior(eqx.Module):
+    """Knowledge of the values of one unknown."""
+
+    @abc.abstractmethod
+    def cost(
+        self, value: Float[Array, " n"], start: Float[Array, " n"]
+    ) -> Float[Array, ""]:
+        """Compute the negative log density, up to a constant.
+
+        **Arguments:**
+
+        - `value`: parameters in their own units.
+        - `start`: the same in the system that the fit starts from.
+        """
+
+
+class NormalPrior(AbstractPrior):
+    """A normal distribution of each value.
+
+    **Arguments:**
+
+    - `mean`: in the unit of the value; by default the start.
+    - `sd`: standard deviation, in the unit of the value.
+    """
+
+    mean: Float[Array, "..."] | None = eqx.field(converter=as_array)
+    sd: Float[Array, "..."] = eqx.field(converter=as_array)
+
+    def __check_init__(self):
+        check_numbers("NormalPrior.sd", self.sd, _is_positive, "positive")
+
+    def cost(
+        self, value: Float[Array, " n"], start: Float[Array, " n"]
+    ) -> Float[Array, ""]:
+        mean = start if self.mean is None else self.mean
+        return 0.5 * jnp.sum(((value - mean) / self.sd) ** 2)
+
+
+class LogNormalPrior(AbstractPrior):
+    """A normal distribution of the logarithm of each (positive) value.
+
+    **Arguments:**
+
+    - `mean`: median, in the unit of the value; by default the start.
+    - `sd`: relative standard deviation.
+    """
+
+    mean: Float[Array, "..."] | None = eqx.field(converter=as_array)
+    sd: Float[Array, "..."] = eqx.field(converter=as_array)
+
+    def __check_init__(self):
+        check_numbers("LogNormalPrior.sd", self.sd, _is_positive, "positive")
+        check_numbers("LogNormalPrior.mean", self.mean, _is_positive, "positive")
+
+    def cost(
+        self, value: Float[Array, " n"], start: Float[Array, " n"]
+    ) -> Float[Array, ""]:
+        mean = start if self.mean is None else self.mean
+        return 0.5 * jnp.sum((jnp.log(value / mean) / self.sd) ** 2)
+
+
+Where = Callable[[System], Any]
+Entries = tuple[int | tuple[int, ...], ...]
+Widths = Mapping[str, int]
+"""Number of columns of each channel; `"ctrl"` are the commands."""
+
+
+def values_of(sys: System, where: Where, entries: Entries | None):
+    """Return the chosen entries as one vector."""
+    parts = []
+    for leaf in _leaves(sys, where):
+        chosen = [leaf] if entries is None else [leaf[index] for index in entries]
+        parts += [part.reshape(-1) for part in chosen]
+    if isinstance(parts[0], np.ndarray | np.generic):
+        return np.concatenate(parts)
+    return jnp.concatenate(parts)
+
+
+def replaced(sys: System, where: Where, entries: Entries | None, value: Array):
+    """Return the robot with other values of the chosen entries."""
+    new, at = [], 0
+    for leaf in _leaves(sys, where):
+        for index in [...] if entries is None else entries:
+            size = leaf[index].size
+            part = value[at : at + size].reshape(leaf[index].shape)
+            leaf, at = leaf.at[index].set(part.astype(leaf.dtype)), at + size
+        new.append(leaf)
+    single = not isinstance(where(sys), tuple | list)
+    return eqx.tree_at(where, sys, new[0] if single else tuple(new))
+
+
+def labels_of(sys: System, where: Where, entries: Entries | None) -> list[str]:
+    """Return the index of each chosen entry, such as `[0]` or `[1,2]`; with several
+    arrays, their paths before it."""
+    leaves = _leaves(sys, where)
+    paths = {id(x): jtu.keystr(path) for path, x in jtu.tree_leaves_with_path(sys)}
+    out = []
+    for leaf in leaves:
+        if id(leaf) not in paths:
+            raise ValueError(
+                "`where` must return unchanged arrays of the robot, such as "
+                "`sys.links.mass`; select entries with `entries`."
+            )
+        path = paths[id(leaf)] if len(leaves) > 1 else ""
+        places = np.arange(leaf.size).reshape(leaf.shape)
+        chosen = places if entries is None else [places[index] for index in entries]
+        for place in np.concatenate([np.ravel(x) for x in [*chosen]] or [[]]):
+            index = np.unravel_index(int(place), leaf.shape)
+            out.append(f"{path}[{','.join(map(str, index))}]")
+    if not out:
+        raise ValueError(
+            "`where` and `entries` select nothing. Select at least one entry of the "
+            "robot."
+        )
+    return out
+
+
+def _leaves(sys: System, where: Where) -> list:
+    chosen = where(sys)
+    return list(chosen) if isinstance(chosen, tuple | list) else [chosen]
 
 
 class Signals(eqx.Module):
@@ -35,53 +284,62 @@ class Model(NamedTuple):
     signals: Signals
 
 
-class Context(NamedTuple):
-    """The robot as given and the columns of each channel, on which unknowns may depend."""
-
-    sys: System
-    widths: Mapping[str, int]
-
-
 class AbstractUnknown(eqx.Module):
     """One or more numbers that are to be found."""
 
     if TYPE_CHECKING:
         # Type checkers would take an `AbstractVar` for the first argument of subclasses.
         prior: ClassVar[AbstractPrior | None]
+        transform: ClassVar[AbstractTransform]
     else:
         prior: eqx.AbstractVar[AbstractPrior | None]
+        transform: eqx.AbstractVar[AbstractTransform]
 
     @abc.abstractmethod
-    def labels(self, name: str, context: Context) -> tuple[str, ...]:
+    def labels(self, name: str, sys: System, widths: Widths) -> tuple[str, ...]:
         """Return a name for each value."""
 
     @abc.abstractmethod
-    def start(self, name: str, context: Context) -> np.ndarray:
-        """Return the free numbers to start from.
+    def initial_values(self, name: str, sys: System, widths: Widths) -> np.ndarray:
+        """Return the values to start from.
 
         **Raises:** `ValueError` that names a value which cannot be a start.
         """
-
-    @abc.abstractmethod
-    def bounds(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return bounds of the free numbers, which may depend on their start."""
-
-    @abc.abstractmethod
-    def values(self, free: Float[Array, " n"]) -> Float[Array, " values"]:
-        """Compute the values in their own units."""
 
     @abc.abstractmethod
     def apply(self, model: Model, free: Float[Array, " n"]) -> Model:
         """Put the values into the robot or its signals."""
 
     @abc.abstractmethod
-    def scales(self, value: np.ndarray) -> np.ndarray:
-        """Return what a large change of each value would be, in its own unit."""
-
-    @abc.abstractmethod
     def inactive(self, mask: System) -> np.ndarray | None:
         """Pick, from a mask of parameters without influence, the entries of this
         unknown; None if it is not part of the robot."""
+
+    def start(self, name: str, sys: System, widths: Widths) -> np.ndarray:
+        """Return the free numbers to start from.
+
+        **Arguments:**
+
+        - `name`: name of the unknown in messages.
+        - `sys`, `widths`: the robot as given, and the columns of each channel.
+
+        **Raises:** `ValueError` that names a value which cannot be a start.
+        """
+        values = self.initial_values(name, sys, widths)
+        for label, number in zip(self.labels(name, sys, widths), values, strict=True):
+            if not np.isfinite(number):
+                raise ValueError(
+                    f"Unknown {name!r}: the initial value of {label} must be finite, got "
+                    f"{number}."
+                )
+            problem = self.transform.problem(float(number))
+            if problem is not None:
+                raise ValueError(f"Unknown {name!r}: {label} {problem}.")
+        return self.transform.free(values)
+
+    def values(self, free: Float[Array, " n"]) -> Float[Array, " values"]:
+        """Compute the values in their own units."""
+        return self.transform.value(free)
 
 
 def parts_of(free: Float[Array, " p"], sizes: tuple[int, ...]) -> list[Array]:
@@ -104,7 +362,7 @@ def applied(
 
 
 class Leaves(AbstractUnknown):
-    """Entries of arrays of the robot; made by `Positive`, `Bounded` and `Free`."""
+    """Entries of arrays of the robot; made by `Positive`, `Bounded` and `Unbounded`."""
 
     where: Where = eqx.field(static=True)
     transform: AbstractTransform
@@ -113,31 +371,24 @@ class Leaves(AbstractUnknown):
     initial: float | None = eqx.field(static=True)
     prior: AbstractPrior | None = None
 
-    def labels(self, name: str, context: Context) -> tuple[str, ...]:
-        names = labels_of(context.sys, self.where, self.entries)
+    def labels(self, name: str, sys: System, widths: Widths) -> tuple[str, ...]:
+        names = labels_of(sys, self.where, self.entries)
         if self.shared or len(names) == 1:
             return (name,)
         return tuple(f"{name}{index}" for index in names)
 
-    def start(self, name: str, context: Context) -> np.ndarray:
-        value = np.asarray(values_of(context.sys, self.where, self.entries), float)
+    def initial_values(self, name: str, sys: System, widths: Widths) -> np.ndarray:
+        value = np.asarray(values_of(sys, self.where, self.entries), float)
         if self.initial is not None:
             value = np.full_like(value, self.initial)
-        if self.shared:
-            if np.ptp(value) > 1e-9 * np.abs(value).max():
-                raise ValueError(
-                    f"Unknown {name!r} is shared, but its entries start at different "
-                    f"values {value}. Pass `initial`, or use `Tied` for a common factor."
-                )
-            value = value[:1]
-        check_start(name, self.labels(name, context), value, self.transform)
-        return self.transform.free(value)
-
-    def bounds(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self.transform.bounds(start)
-
-    def values(self, free: Float[Array, " n"]) -> Float[Array, " values"]:
-        return self.transform.value(free)
+        if not self.shared:
+            return value
+        if np.ptp(value) > 1e-9 * np.abs(value).max():
+            raise ValueError(
+                f"Unknown {name!r} is shared, but its entries start at different values "
+                f"{value}. Pass `initial`, or use `Tied` for a common factor."
+            )
+        return value[:1]
 
     def apply(self, model: Model, free: Float[Array, " n"]) -> Model:
         value = self.values(free)
@@ -146,9 +397,6 @@ class Leaves(AbstractUnknown):
             value = jnp.broadcast_to(value, (count,))
         sys = replaced(model.sys, self.where, self.entries, value)
         return model._replace(sys=sys)
-
-    def scales(self, value: np.ndarray) -> np.ndarray:
-        return self.transform.scales(value)
 
     def inactive(self, mask: System) -> np.ndarray | None:
         found = np.asarray(values_of(mask, self.where, self.entries), bool)
@@ -170,36 +418,67 @@ class Tied(AbstractUnknown):
     entries: Entries | None = eqx.field(static=True, default=None)
     prior: AbstractPrior | None = None
 
-    def labels(self, name: str, context: Context) -> tuple[str, ...]:
+    @property
+    def transform(self) -> AbstractTransform:
+        return Log()
+
+    def labels(self, name: str, sys: System, widths: Widths) -> tuple[str, ...]:
         return (name,)
 
-    def start(self, name: str, context: Context) -> np.ndarray:
-        value = values_of(context.sys, self.where, self.entries)
-        if not np.any(np.asarray(value)):
+    def initial_values(self, name: str, sys: System, widths: Widths) -> np.ndarray:
+        if not np.any(np.asarray(values_of(sys, self.where, self.entries))):
             raise ValueError(
                 f"Unknown {name!r} scales numbers that are all zero, so it has no "
                 "influence. Select other numbers with `where` or `entries`."
             )
-        return np.zeros(1)
-
-    def bounds(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return Log().bounds(start)
-
-    def values(self, free: Float[Array, " n"]) -> Float[Array, " values"]:
-        return jnp.exp(free)
+        return np.ones(1)
 
     def apply(self, model: Model, free: Float[Array, " n"]) -> Model:
         old = jnp.asarray(values_of(model.sys, self.where, self.entries))
-        value = old * jnp.exp(free)
-        sys = replaced(model.sys, self.where, self.entries, value)
+        sys = replaced(model.sys, self.where, self.entries, old * self.values(free))
         return model._replace(sys=sys)
-
-    def scales(self, value: np.ndarray) -> np.ndarray:
-        return value
 
     def inactive(self, mask: System) -> np.ndarray | None:
         found = np.asarray(values_of(mask, self.where, self.entries), bool)
         return np.array([found.all()])
+
+
+class Custom(AbstractUnknown):
+    """Numbers that change the robot through a function.
+
+    **Arguments:**
+
+    - `change`: `(sys, value) -> sys`, differentiable in `value`, an array of one axis.
+        Recompiles if it is another function, so define it once.
+    - `initial`: start, one number or several.
+    - `lower`, `upper`: bounds; without them every number is allowed.
+    - `prior`: prior of the values.
+    """
+
+    change: Callable[[System, Array], System] = eqx.field(static=True)
+    initial: tuple[float, ...] = eqx.field(
+        static=True, converter=lambda x: tuple(np.ravel(x).tolist())
+    )
+    lower: float = eqx.field(static=True, default=-np.inf)
+    upper: float = eqx.field(static=True, default=np.inf)
+    prior: AbstractPrior | None = None
+
+    @property
+    def transform(self) -> AbstractTransform:
+        return Box(self.lower, self.upper)
+
+    def labels(self, name: str, sys: System, widths: Widths) -> tuple[str, ...]:
+        count = len(self.initial)
+        return (name,) if count == 1 else tuple(f"{name}[{k}]" for k in range(count))
+
+    def initial_values(self, name: str, sys: System, widths: Widths) -> np.ndarray:
+        return np.asarray(self.initial)
+
+    def apply(self, model: Model, free: Float[Array, " n"]) -> Model:
+        return model._replace(sys=self.change(model.sys, free))
+
+    def inactive(self, mask: System) -> np.ndarray | None:
+        return None
 
 
 def Positive(
@@ -223,14 +502,7 @@ def Positive(
     - `initial`: first value; by default that of the robot.
     - `prior`: prior of the values in their own units.
     """
-    return Leaves(
-        where=where,
-        transform=Log(),
-        entries=entries,
-        shared=shared,
-        initial=initial,
-        prior=prior,
-    )
+    return Leaves(where, Log(), entries, shared, initial, prior)
 
 
 def Bounded(
@@ -249,17 +521,10 @@ def Bounded(
 
     - `lower`, `upper`: bounds, in the unit of the parameter.
     """
-    return Leaves(
-        where=where,
-        transform=Box(lower, upper),
-        entries=entries,
-        shared=shared,
-        initial=initial,
-        prior=prior,
-    )
+    return Leaves(where, Box(lower, upper), entries, shared, initial, prior)
 
 
-def Free(
+def Unbounded(
     where: Where,
     *,
     entries: Entries | None = None,
@@ -271,11 +536,4 @@ def Free(
 
     **Arguments:** see `Positive`.
     """
-    return Leaves(
-        where=where,
-        transform=Identity(),
-        entries=entries,
-        shared=shared,
-        initial=initial,
-        prior=prior,
-    )
+    return Leaves(where, Identity(), entries, shared, initial, prior)

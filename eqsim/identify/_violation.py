@@ -1,6 +1,17 @@
-r"""The violation of the laws of contact: contact-aware, without simulation."""
+r"""Contact forces that explain a measured change of velocity, and how much they violate
+the laws of contact and friction.
 
-from collections.abc import Sequence
+With accelerations $\bar a$ and velocities $v$ after an interval $\delta$ as measured, the
+forces $f$ in the friction cones minimize
+
+$$\tfrac12 |a - \bar a|_M^2 + \tfrac1\delta c \cdot f + \tfrac12 f^\top R f, \qquad
+M a = \tau + J^\top f.$$
+
+This is the dual of the problem that `eqsim.constraint` solves, with the rows $x = J (a -
+\bar a) + c / \delta$.
+"""
+
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -8,28 +19,219 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._batching import batch_last, full_batch
 from .._errors import check_numbers
 from ..collision import contact_plan
-from ..constraint import Contact
+from ..constraint import (
+    AbstractConstraint,
+    AbstractRows,
+    Contact,
+    Elliptic,
+    OneSided,
+    RobotData,
+)
+from ..constraint.contact_rows import (
+    anchored_rows,
+    contact_groups,
+    contact_parameters,
+    ContactGroup,
+    ContactParameters,
+    ContactSource,
+)
+from ..constraint.equalities import point_jacobians
+from ..constraint.newton import node_motion
+from ..constraint.rows import AbstractJacobian, DenseJacobian, Rows
 from ..dynamics import crba
+from ..dynamics.weights import InverseWeights
 from ..kinematics import difference
-from ..model import System
-from ..model.arrays import as_array
+from ..model import Cone, System, tree
+from ..model.arrays import as_array, take
 from ..pipelines import Generalized
-from ..pipelines.forward_dynamics import Settings
-from ._contact_law import ContactLaw, explain
-from ._control import AbstractInterpolation, Linear
-from ._objective import (
+from ..pipelines.forward_dynamics import (
+    derive,
+    forward,
+    Prepared,
+    Settings,
+    solved_forces,
+    StepInputs,
+)
+from ..spatial import safe_sqrt, Vec3
+from ._channels import AbstractInterpolation, LinearInterpolation
+from ._objectives import (
     AbstractObjective,
     commands,
     Comparison,
     Given,
     Physics,
-    Residuals,
+    WindowResiduals,
 )
-from ._recording import Recording, uninterrupted
+from ._recordings import inner_rows, Recording
 from ._unknowns import Model
 from ._windows import Batch, Windows
+
+
+_REGULARIZATION = 1e-3
+"""Regularization of forces, relative to the inverse weight of a contact: forces are unique
+where several contacts share a load."""
+
+
+class ContactLaw(AbstractConstraint):
+    """Contacts that act in a measured interval, at a cost for each violation.
+
+    Friction cones are elliptic, whatever `System.cone`.
+
+    - `acceleration`, `velocity`: measured acceleration, and velocity after the interval,
+        `(nv,)`.
+    - `interval`: duration of the change of velocity. `ahead`: time to the next
+        coordinates, s.
+    - `complementarity`, `dissipation`: weights of the violations, see `Violation`.
+    - `reach`: distance within which points are computed, m.
+    """
+
+    acceleration: Any
+    velocity: Any
+    interval: Any
+    ahead: Any
+    complementarity: Any
+    dissipation: Any
+    reach: Any
+
+    def constants(self, sys: System, weights: InverseWeights) -> Any:
+        return contact_parameters(sys, contact_plan(sys), weights.link)
+
+    def rows(
+        self, sys: System, constants: Any, now: RobotData
+    ) -> tuple[AbstractRows, ...]:
+        return tuple(
+            self._group_rows(sys, constants, now, group)
+            for group in contact_groups(sys)
+        )
+
+    def _group_rows(
+        self, sys: System, parameters: ContactParameters, now: RobotData, group
+    ) -> Rows:
+        jacobian = _jacobian(sys, parameters, now, group)
+        assert now.every_point is not None
+        points, own = take((now.every_point, parameters), group.points)
+        rates = self._times(sys, now, jacobian, self.acceleration)
+        speeds = self._times(sys, now, jacobian, self.velocity)
+        distance = points.dist - own.friction.margin
+        after = distance + self.ahead[None] * speeds[0]
+        cost = self.complementarity[None] * jnp.abs(after) / self.ahead[None]
+        friction = own.friction.coefficients[: group.condim - 1]
+        if friction:
+            pairs = zip(friction, speeds[1:], strict=True)
+            slip = safe_sqrt(sum((mu * speed) ** 2 for mu, speed in pairs))
+            cost = cost + self.dissipation[None] * slip
+        costs = (cost, *(self.dissipation[None] * speed for speed in speeds[1:]))
+        pairs = zip(costs, rates, strict=True)
+        offset = tuple(c / self.interval[None] - rate for c, rate in pairs)
+        weight = jnp.where(points.valid, 1.0 / (_REGULARIZATION * own.weight), 0.0)
+        if not friction:
+            return Rows(jacobian, OneSided(weight), offset)
+        mu = friction[0] + 0.0 * weight
+        return Rows(jacobian, Elliptic(weight, friction, mu), offset)
+
+    def _times(self, sys: System, now: RobotData, jacobian: AbstractJacobian, rate):
+        return jacobian.times(node_motion(tree(sys), now.kin, rate), rate)
+
+
+def _jacobian(
+    sys: System, parameters: ContactParameters, now: RobotData, group: ContactGroup
+) -> AbstractJacobian:
+    """Compute how contacts move along the normal and their friction axes."""
+    assert now.every_point is not None
+    source = ContactSource(
+        group=group,
+        cone=Cone.ELLIPTIC,
+        points=now.every_point,
+        parameters=parameters,
+        origin=now.kin.origin,
+        velocity=now.velocities.velocity,
+        impratio=sys.impratio,
+        width=None,
+    )
+    if group.anchored:
+        return anchored_rows(source).jacobian
+    rows, nodes = source.rows(), tree(sys)
+    ends = [
+        point_jacobians(nodes, now, carriers, arm)
+        for carriers, arm in zip(group.nodes, rows.arms, strict=True)
+    ]
+    lin, ang = (ends[1][k] - ends[0][k] for k in (0, 1))
+    by_row = lambda axis: Vec3(*(x[:, None] for x in axis))
+    along = [by_row(axis) | lin for axis in rows.linear]
+    return DenseJacobian((*along, *(by_row(axis) | ang for axis in rows.angular)))
+
+
+class Explanation(NamedTuple):
+    """Accelerations and contact forces that explain a measurement best.
+
+    - `acceleration`: $a$, `(nv,)`.
+    - `violation`: $\\tfrac1\\delta c \\cdot f + \\tfrac12 f^\\top R f$ of each contact, N
+        m/s$^2$, `(n,)`.
+    - `penetration`: depth of each contact times the square root of the mass that it moves,
+        `(n,)`.
+    """
+
+    acceleration: Any
+    violation: Any
+    penetration: Any
+
+
+def explain(sys: System, settings: Settings, q, qd, ctrl) -> Explanation:
+    """Find contact forces.
+
+    **Arguments:**
+
+    - `settings`: constraints, of which the first is a `ContactLaw`; solver.
+    - `q`, `qd`, `ctrl`: state and commands.
+    """
+    constants, law = _derive(sys, settings), _law(settings)
+    if constants.geoms.margin is not None:
+        margin = constants.geoms.margin + law.reach
+        constants = eqx.tree_at(lambda c: c.geoms.margin, constants, margin)
+    inputs = StepInputs(q, qd, jnp.zeros(sys.na, q.dtype), ctrl, None)
+    return Explanation(*_explain(Prepared(sys, settings, constants), inputs))
+
+
+def _law(settings: Settings) -> ContactLaw:
+    law = settings.constraints[0]
+    assert isinstance(law, ContactLaw)
+    return law
+
+
+def _explain_fn(prepared: Prepared, inputs: StepInputs):
+    now = forward(prepared, full_batch(inputs, prepared))
+    return now.solution.qdd, _violations(prepared, now), _depths(prepared, now)
+
+
+def _violations(prepared: Prepared, now: RobotData):
+    """Compute the violation of each contact."""
+    law, found = _law(prepared.settings), []
+    at = lambda qdd: (node_motion(tree(prepared.sys), now.kin, qdd), qdd)
+    measured, explained = at(law.acceleration), at(now.solution.qdd)
+    forces = solved_forces(prepared, now)[ContactLaw]
+    for rows, force in zip(now.problem.rows[ContactLaw], forces, strict=True):
+        # The cost is homogeneous of degree two: at the solution it is -x f / 2.
+        costs = rows.residuals(*measured), rows.residuals(*explained)
+        trio = zip(*costs, force, strict=True)
+        found.append(sum((c - 0.5 * x) * f for c, x, f in trio))
+    return jnp.concatenate(found)
+
+
+def _depths(prepared: Prepared, now: RobotData):
+    """Compute the depth of each contact times the square root of the mass it moves."""
+    parameters: ContactParameters = prepared.constants.constraints[0]
+    points = now.every_point
+    assert points is not None
+    distance = points.dist - parameters.friction.margin
+    depth = jnp.where(points.valid, jnp.minimum(distance, 0.0), 0.0)
+    return depth / jnp.sqrt(parameters.weight)
+
+
+_derive = batch_last(derive)
+_explain = batch_last(_explain_fn)
 
 
 _Q, _BEFORE, _AFTER, _TIMES = "middle q", "qd before", "qd after", "intervals"
@@ -61,8 +263,8 @@ class Violation(AbstractObjective):
     have one common noise, so that weights act as given. The total mass of robots without
     actuators has no influence. Contacts are rigid: `solref` and `solimp` of shapes have no
     influence, and friction cones are elliptic. Other constraints, such as dry friction of
-    joints, act as simulated. `Gain`, `Bias` and `Delay` of sensors have no influence; those
-    of `"ctrl"` do.
+    joints, act as simulated. Gains, biases and delays of sensors have no influence; those of
+    `"ctrl"` do.
 
     **Arguments:**
 
@@ -89,7 +291,7 @@ class Violation(AbstractObjective):
     penetration: Float[Array, ""] = eqx.field(converter=as_array, default=1.0)
     samples: int = eqx.field(static=True, default=1)
     reach: Float[Array, ""] = eqx.field(converter=as_array, default=0.05)
-    control: AbstractInterpolation = Linear()
+    control: AbstractInterpolation = LinearInterpolation()
 
     def __check_init__(self):
         for name in ("complementarity", "dissipation", "penetration"):
@@ -129,12 +331,14 @@ class Violation(AbstractObjective):
         model: Model,
         start: tuple[Float[Array, " nq"], Float[Array, " nv"]],
         window: Batch,
-    ) -> Residuals:
+    ) -> WindowResiduals:
         ctrl = commands(model, window, self.control, window.time)
         error = lambda *row: self._violation(physics, model.sys, *row)
         rows = (window.measured[name] for name in (_Q, _BEFORE, _AFTER, _TIMES))
         found = jax.vmap(error)(*rows, ctrl)
-        return Residuals({_CHANNEL: jnp.where(window.mask[:, None], found, 0.0)}, start)
+        return WindowResiduals(
+            {_CHANNEL: jnp.where(window.mask[:, None], found, 0.0)}, start
+        )
 
     def _violation(self, physics: Physics, sys: System, q, before, after, times, ctrl):
         """Compute residuals of one sample: dynamics, laws of contact, penetration."""
@@ -166,41 +370,16 @@ def _transitions(
     sys: System, recording: Recording, windows: Windows, samples: int
 ) -> Recording:
     """Add velocities before and after each row, and leave out rows without both."""
-    name = windows.channel
-    if name not in recording.channels:
-        raise ValueError(
-            f"Recording {recording.name!r} has no channel {name!r} of coordinates, "
-            f"which `Violation` needs. Its channels are {sorted(recording.channels)}. "
-            "Select one with `Windows(channel=...)`."
-        )
-    q, time = recording.channels[name], recording.time
-    if q.shape[1] != sys.nq:
-        raise ValueError(
-            f"Recording {recording.name!r}: channel {name!r} has {q.shape[1]} columns, but "
-            f"the robot has {sys.nq} coordinates."
-        )
-    rows = _inner_rows(uninterrupted(time, windows.gap), samples)
-    if len(rows) < 2:
-        raise ValueError(
-            f"Recording {recording.name!r} has no rows with {samples} samples on each "
-            "side, from which `Violation` computes velocities. Choose a smaller "
-            "`Violation.samples`, or a longer recording."
-        )
+    q, time = recording.channel(windows.channel, sys.nq), recording.time
+    rows = inner_rows(recording, windows.gap, samples, "Violation.samples")
     back, ahead = time[rows] - time[rows - samples], time[rows + samples] - time[rows]
     steps = jax.vmap(difference, (None, 0, 0))
     before = steps(sys, jnp.asarray(q[rows - samples]), jnp.asarray(q[rows]))
     after = steps(sys, jnp.asarray(q[rows]), jnp.asarray(q[rows + samples]))
-    channels = {key: value[rows] for key, value in recording.channels.items()}
-    channels |= {_Q: q[rows], _TIMES: np.stack([0.5 * (back + ahead), ahead], axis=1)}
-    channels |= {
+    derived = {
+        _Q: q[rows],
         _BEFORE: np.asarray(before) / back[:, None],
         _AFTER: np.asarray(after) / ahead[:, None],
+        _TIMES: np.stack([0.5 * (back + ahead), ahead], axis=1),
     }
-    name, run = recording.name, recording.run
-    return Recording(time[rows], recording.ctrl[rows], channels, name, run)
-
-
-def _inner_rows(parts: Sequence[slice], samples: int) -> np.ndarray:
-    """Return the rows with neighbors on both sides."""
-    kept = [np.arange(part.start + samples, part.stop - samples) for part in parts]
-    return np.concatenate(kept)
+    return recording.rows(rows, derived)

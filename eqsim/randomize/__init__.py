@@ -1,17 +1,18 @@
 """Domain randomization: functions `(key, sys) -> sys` that draw parameters of a robot.
 
-`eqsim.DomainRandomization` calls them at every reset; `batch` makes a fixed batch of
-robots from them.
+`eqsim.DomainRandomization` calls them at every reset; `batched_env` makes a fixed batch of
+robots from them; `presets` lists those of eqsim's environments. All is in `_randomizers`,
+which uses models and environments; bridges and the command line import the presets.
 """
 
-from ._batch import batch as batch
-from ._presets import presets as presets
-from ._random import (
+from ._randomizers import (
     AbstractRandomizer as AbstractRandomizer,
+    batched_env as batched_env,
     chain as chain,
     choice as choice,
     gaussian as gaussian,
     masses as masses,
-    scale as scale,
+    presets as presets,
     uniform as uniform,
+    uniform_factor as uniform_factor,
 )

@@ -23,7 +23,7 @@ from ..envs import AbstractEnv, ResetOptions, Timestep
 from ..kinematics import forward
 from ..model import System
 from ..render.cameras import place, Placed
-from ..wrappers import AbstractConversion, layers, robot
+from ..wrappers import AbstractConversion, episode_robot, nested_envs
 
 
 class AbstractSlider(eqx.Module):
@@ -300,7 +300,7 @@ def see(setup: Setup, values: Float[Array, " nslider"], robots: Robots) -> Seen:
 
     def one(now):
         env = _adjusted(setup, values, now.changed)
-        sys, q = robot(env, now.state), env.physics(now.state).q
+        sys, q = episode_robot(env, now.state), env.physics(now.state).q
         root = forward(sys, q).pos[0] if sys.nlink else jnp.zeros(3, q.dtype)
         return Seen(place(sys, q), root)
 
@@ -316,11 +316,11 @@ def contact_forces(
     def one(now):
         env = _adjusted(setup, values, now.changed)
         ctrl = now.action
-        for layer in layers(env):
+        for layer in nested_envs(env):
             if isinstance(layer, AbstractConversion):
                 ctrl = layer.convert(ctrl)
         state = env.physics(now.state)
-        found = env.pipeline.contacts(robot(env, now.state), state, ctrl)
+        found = env.pipeline.contacts(episode_robot(env, now.state), state, ctrl)
         return found.pos, found.force
 
     return jax.vmap(one)(robots)

@@ -1,5 +1,16 @@
-"""Wrappers of environments: time limits, auto-reset, actions, observations, domain
-randomization."""
+"""Wrappers of environments: time limits, auto-reset, actions, observations, robots, skills.
+
+A wrapper is an environment that holds another one. Files in reading order:
+
+- `_wrapper`: base classes, and the lifetime of the state that a wrapper adds;
+- `_episodes`: time limits, auto-reset, resets in advance, another robot in each episode;
+- `_actions`: repeated, clipped, scaled and delayed actions;
+- `_observations`: normalized, stacked, selected, noisy and privileged observations, images;
+- `skills`: descriptors of behavior, skills and goals; the environments with descriptors.
+
+They use environments and `render`; the viewer, the conformance kit, bridges, the command line
+and the agents import them.
+"""
 
 from ._actions import (
     AbstractConversion as AbstractConversion,
@@ -9,52 +20,40 @@ from ._actions import (
     DelayAction as DelayAction,
     ScaleAction as ScaleAction,
 )
-from ._auto_reset import (
+from ._episodes import (
     AutoReset as AutoReset,
+    DomainRandomization as DomainRandomization,
+    episode_robot as episode_robot,
+    pool_resets as pool_resets,
+    PooledResets as PooledResets,
     ResetMode as ResetMode,
-)
-from ._described import (
-    ant_omni as ant_omni,
-    ant_uni as ant_uni,
-    half_cheetah_uni as half_cheetah_uni,
-    hopper_uni as hopper_uni,
-    humanoid_omni as humanoid_omni,
-    humanoid_uni as humanoid_uni,
-    walker2d_uni as walker2d_uni,
-)
-from ._descriptors import (
-    AbstractDescriptor as AbstractDescriptor,
-    FeetContact as FeetContact,
-    TorsoPosition as TorsoPosition,
+    TimeLimit as TimeLimit,
 )
 from ._observations import (
     NoisyObservation as NoisyObservation,
     NormalizeObservation as NormalizeObservation,
+    Pixels as Pixels,
+    PrivilegedObservation as PrivilegedObservation,
+    RunningStatistics as RunningStatistics,
     SelectObservation as SelectObservation,
     StackObservation as StackObservation,
-    Statistics as Statistics,
 )
-from ._pixels import Pixels as Pixels
-from ._priors import (
-    AbstractPrior as AbstractPrior,
-    NormalSkills as NormalSkills,
-    OneHotSkills as OneHotSkills,
-    UniformSkills as UniformSkills,
-)
-from ._privileged import PrivilegedObservation as PrivilegedObservation
-from ._randomization import (
-    DomainRandomization as DomainRandomization,
-    robot as robot,
-)
-from ._reach import Reach as Reach, ReachState as ReachState
-from ._reset_pool import pool_resets as pool_resets, PooledResets as PooledResets
-from ._skill_wrapper import Skills as Skills
-from ._time_limit import TimeLimit as TimeLimit
 from ._wrapper import (
-    AbstractPassThrough as AbstractPassThrough,
     AbstractStateful as AbstractStateful,
     AbstractStateless as AbstractStateless,
     AbstractWrapper as AbstractWrapper,
-    layers as layers,
     Lifetime as Lifetime,
+    nested_envs as nested_envs,
+)
+from .skills import (
+    AbstractDescriptor as AbstractDescriptor,
+    AbstractSkillPrior as AbstractSkillPrior,
+    FeetContact as FeetContact,
+    NormalSkills as NormalSkills,
+    OneHotSkills as OneHotSkills,
+    Reach as Reach,
+    ReachState as ReachState,
+    Skills as Skills,
+    TorsoPosition as TorsoPosition,
+    UniformSkills as UniformSkills,
 )

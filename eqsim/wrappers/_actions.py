@@ -1,7 +1,6 @@
 """Wrappers that change actions."""
 
 import abc
-from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -15,12 +14,13 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .._errors import check_count, check_key
-from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
+from ..envs import AbstractEnv, check_action, Timestep
+from ..model import State
 from ..spatial import clamp
-from ._wrapper import AbstractStateful, AbstractStateless, check_env, Lifetime
+from ._wrapper import AbstractStateful, AbstractWrapper, check_env, Lifetime, Options
 
 
-class ActionRepeat(AbstractStateless):
+class ActionRepeat(AbstractWrapper):
     """Repeats each action for several control steps, or until the episode ends.
 
     Rewards are summed; everything else is that of the last step taken.
@@ -39,9 +39,7 @@ class ActionRepeat(AbstractStateless):
     def __check_init__(self):
         check_count("ActionRepeat.repeat", self.repeat)
 
-    @property
-    def lifetime(self) -> Lifetime:
-        return Lifetime.EPISODE
+    lifetime = Lifetime.EPISODE
 
     @property
     def dt(self) -> Float[Array, ""]:
@@ -51,11 +49,10 @@ class ActionRepeat(AbstractStateless):
     def action_range(self) -> Float[Array, "nu 2"]:
         return self.env.action_range
 
-    def reset(
-        self,
-        key: PRNGKeyArray,
-        options: ResetOptions | Mapping[str, Any] | None = None,
-    ) -> tuple[Any, Timestep]:
+    def physics(self, state: Any) -> State:
+        return self.env.physics(state)
+
+    def reset(self, key: PRNGKeyArray, options: Options = None) -> tuple[Any, Timestep]:
         return self.env.reset(key, options)
 
     def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
@@ -74,26 +71,23 @@ class ActionRepeat(AbstractStateless):
         return lax.scan(again, first, length=self.repeat - 1)[0]
 
 
-class AbstractConversion(AbstractStateless):
+class AbstractConversion(AbstractWrapper):
     """A wrapper that converts actions from a different range to that of the robot."""
 
     @abc.abstractmethod
     def convert(self, action: Float[Array, " nu"]) -> Float[Array, " nu"]:
         """Convert an action to an action of the robot."""
 
-    @property
-    def lifetime(self) -> Lifetime:
-        return Lifetime.NONE
+    lifetime = Lifetime.NONE
 
     @property
     def dt(self) -> Float[Array, ""]:
         return self.env.dt
 
-    def reset(
-        self,
-        key: PRNGKeyArray,
-        options: ResetOptions | Mapping[str, Any] | None = None,
-    ) -> tuple[Any, Timestep]:
+    def physics(self, state: Any) -> State:
+        return self.env.physics(state)
+
+    def reset(self, key: PRNGKeyArray, options: Options = None) -> tuple[Any, Timestep]:
         return self.env.reset(key, options)
 
     def step(self, state: Any, action: Float[Array, " nu"]) -> tuple[Any, Timestep]:
@@ -221,14 +215,10 @@ class DelayAction(AbstractStateful):
                 f"{self.shortest}."
             )
 
-    @property
-    def lifetime(self) -> Lifetime:
-        return Lifetime.EPISODE
+    lifetime = Lifetime.EPISODE
 
     def reset(
-        self,
-        key: PRNGKeyArray,
-        options: ResetOptions | Mapping[str, Any] | None = None,
+        self, key: PRNGKeyArray, options: Options = None
     ) -> tuple[DelayState, Timestep]:
         check_key(key)
         key_reset, key = jr.split(key)

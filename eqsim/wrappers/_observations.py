@@ -1,6 +1,7 @@
-"""Wrappers that change observations."""
+"""Wrappers that change observations: statistics and normalization, stacks, selections and
+noise, images, and what only a simulation knows."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -11,18 +12,23 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 from .._errors import check_count, check_key, check_numbers
-from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
+from ..envs import AbstractEnv, check_action, Timestep
+from ..model import State, System
 from ..model.arrays import as_array
+from ..render import Camera, camera_for, draw
+from ..render.drawing import check_image
+from ._episodes import episode_robot
 from ._wrapper import (
     AbstractReport,
     AbstractStateful,
     check_env,
     Lifetime,
+    Options,
     vector_size,
 )
 
 
-class Statistics(eqx.Module):
+class RunningStatistics(eqx.Module):
     r"""Running mean and variance of observations (Chan, Golub and LeVeque 1979).
 
     Initially, those of one observation of mean 0 and variance 1.
@@ -57,7 +63,7 @@ class Statistics(eqx.Module):
         off = obs - self.mean
         mean = self.mean + off / count
         square = share[..., None] * self.square + off * (obs - mean)
-        return Statistics(count, mean, square)
+        return RunningStatistics(count, mean, square)
 
     def merged(self) -> "Statistics":
         """Merge a batch of statistics into one, for example those of all environments
@@ -67,7 +73,7 @@ class Statistics(eqx.Module):
         mean = jnp.sum(self.mean * self.count[..., None], axes) / count
         off = self.mean - mean.reshape((1,) * len(axes) + (-1,))
         square = jnp.sum(self.square + self.count[..., None] * off**2, axes)
-        return Statistics(count, mean, square)
+        return RunningStatistics(count, mean, square)
 
     def normalize(self, obs: Float[Array, " nobs"]) -> Float[Array, " nobs"]:
         r"""Compute $(o - \mathrm{mean}) / \sqrt{\mathrm{variance} + 10^{-8}}$."""
@@ -79,7 +85,7 @@ class NormalizedState(eqx.Module):
     far; None if they are frozen."""
 
     inner: Any
-    statistics: Statistics | None
+    statistics: RunningStatistics | None
 
 
 class NormalizeObservation(AbstractStateful):
@@ -99,7 +105,7 @@ class NormalizeObservation(AbstractStateful):
     """
 
     env: AbstractEnv
-    statistics: Statistics | None = None
+    statistics: RunningStatistics | None = None
     frozen: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
@@ -118,9 +124,7 @@ class NormalizeObservation(AbstractStateful):
         return Lifetime.NONE if self.frozen else Lifetime.RUN
 
     def reset(
-        self,
-        key: PRNGKeyArray,
-        options: ResetOptions | Mapping[str, Any] | None = None,
+        self, key: PRNGKeyArray, options: Options = None
     ) -> tuple[NormalizedState, Timestep]:
         inner, timestep = self.env.reset(key, options)
         statistics = self.statistics
@@ -129,7 +133,7 @@ class NormalizeObservation(AbstractStateful):
         if statistics is None:
             obs = timestep.obs
             none = jnp.zeros_like(obs)
-            statistics = Statistics(jnp.ones((), obs.dtype), none, none + 1.0)
+            statistics = RunningStatistics(jnp.ones((), obs.dtype), none, none + 1.0)
         return self._report(inner, statistics, timestep)
 
     def step(
@@ -139,7 +143,7 @@ class NormalizeObservation(AbstractStateful):
         inner, timestep = self.env.step(state.inner, action)
         return self._report(inner, state.statistics, timestep)
 
-    def _report(self, inner, statistics: Statistics | None, timestep: Timestep):
+    def _report(self, inner, statistics: RunningStatistics | None, timestep: Timestep):
         kept = None
         if statistics is not None:
             kept = statistics = statistics.with_one(timestep.obs)
@@ -184,14 +188,10 @@ class StackObservation(AbstractStateful):
     def __check_init__(self):
         check_count("StackObservation.number", self.number)
 
-    @property
-    def lifetime(self) -> Lifetime:
-        return Lifetime.EPISODE
+    lifetime = Lifetime.EPISODE
 
     def reset(
-        self,
-        key: PRNGKeyArray,
-        options: ResetOptions | Mapping[str, Any] | None = None,
+        self, key: PRNGKeyArray, options: Options = None
     ) -> tuple[StackedState, Timestep]:
         inner, timestep = self.env.reset(key, options)
         copies = lambda x: jnp.broadcast_to(x[None], (self.number, *x.shape))
@@ -286,14 +286,10 @@ class NoisyObservation(AbstractStateful):
                 f"NoisyObservation.{name}", value, lambda x: x >= 0.0, "at least 0"
             )
 
-    @property
-    def lifetime(self) -> Lifetime:
-        return Lifetime.EPISODE
+    lifetime = Lifetime.EPISODE
 
     def reset(
-        self,
-        key: PRNGKeyArray,
-        options: ResetOptions | Mapping[str, Any] | None = None,
+        self, key: PRNGKeyArray, options: Options = None
     ) -> tuple[NoisyState, Timestep]:
         check_key(key)
         key_reset, key_bias, key = jr.split(key, 3)
@@ -322,3 +318,104 @@ class NoisyObservation(AbstractStateful):
 def observations(timestep: Timestep) -> tuple[Any, Any]:
     """Return all fields of a timestep that are observations."""
     return timestep.obs, timestep.final_obs
+
+
+class Pixels(AbstractReport):
+    """Replaces observations by images, `(height, width, 3)` of `uint8`. With
+    `only=False`, the observation is a dictionary of `pixels`, the image, and `state`,
+    the observation of `env`.
+
+    MuJoCo draws images on the host. A batch is transferred in one call and drawn image
+    by image; see `eqsim.render.draw`. The robot is that of the current episode, also
+    with `DomainRandomization`, inside or outside.
+
+    Derivatives of images are zero; derivatives of rewards are not affected. With
+    `AutoReset`, a second image per step is drawn for the reset, unless
+    `pool_resets` computes resets in advance.
+
+    **Arguments:**
+
+    - `env`: the environment.
+    - `width`, `height`: size of the image in pixels.
+    - `camera`: the camera; by default `eqsim.render.camera_for(env.sys)`.
+    - `only`: true to exclude the observation of `env`.
+
+    **Raises:** `ValueError` if a size is not positive, `camera` follows an unknown
+    link, `env` resets itself, or `camera` is not given while the robot is traced;
+    `eqsim.render.NoOpenGL` if OpenGL is not available.
+    """
+
+    env: AbstractEnv
+    width: int = eqx.field(static=True)
+    height: int = eqx.field(static=True)
+    camera: Camera = eqx.field(static=True)
+    only: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        env: AbstractEnv,
+        width: int = 64,
+        height: int = 64,
+        camera: Camera | None = None,
+        only: bool = True,
+    ):
+        check_env(self, env)
+        self.env, self.width, self.height = env, width, height
+        self.camera = camera_for(env.sys) if camera is None else camera
+        self.only = only
+
+    def __check_init__(self):
+        check_image(self.sys, self.camera, self.width, self.height)
+
+    def report(
+        self, state: Any, action: Float[Array, " nu"], timestep: Timestep
+    ) -> Timestep:
+        sys, q = episode_robot(self.env, state), self.physics(state).q
+        picture = draw(sys, q, self.camera, self.width, self.height)
+        obs = picture if self.only else {"pixels": picture, "state": timestep.obs}
+        return eqx.tree_at(lambda t: t.obs, timestep, obs)
+
+
+class PrivilegedObservation(AbstractReport):
+    """Adds an observation that is known in simulation only, such as true velocities, or the
+    parameters of a randomized robot.
+
+    The observation is a dictionary of `obs`, that of `env`, and `privileged`; if that of
+    `env` is a dictionary, `privileged` is added to it. Critics may learn from it while
+    actors do not see it, see `actor_parts` of the agents of `eqsim_zoo`.
+
+    **Arguments:**
+
+    - `env`: the environment.
+    - `observe`: `(sys, state) -> vector`, where `sys` is the robot of the current episode,
+        also with `DomainRandomization`, and `state` that of its physics. A function of a
+        module, so that two environments share compiled programs.
+
+    **Raises:** `ValueError` if `env` resets itself, or its observation already has a
+    part called `privileged`.
+
+    ??? cite "Reference"
+        Pinto et al., *Asymmetric actor critic for image-based robot learning*, 2018,
+        section 4.
+    """
+
+    env: AbstractEnv
+    observe: Callable[[System, State], Float[Array, " nprivileged"]] = eqx.field(
+        static=True
+    )
+
+    def __check_init__(self):
+        check_env(self, self.env)
+
+    def report(
+        self, state, action: Float[Array, " nu"], timestep: Timestep
+    ) -> Timestep:
+        known = self.observe(episode_robot(self.env, state), self.physics(state))
+        obs = timestep.obs if isinstance(timestep.obs, dict) else {"obs": timestep.obs}
+        if "privileged" in obs:
+            raise ValueError(
+                "The observation already has a part `privileged`: wrap the environment in "
+                "one `PrivilegedObservation`."
+            )
+        new = {**obs, "privileged": known}
+        return eqx.tree_at(lambda t: t.obs, timestep, new)

@@ -1,9 +1,16 @@
-"""Base classes of wrappers."""
+"""Base classes of wrappers.
+
+A wrapper says how long the state that it adds lives (`Lifetime`), and whether it has one
+(`AbstractStateful`, with the inner state in `state.inner`) or passes that of the inner
+environment on (`AbstractStateless`). `AbstractReport` is a stateless wrapper that changes only
+the timesteps. Wrappers that change the time step or the range of actions derive from
+`AbstractWrapper` itself.
+"""
 
 import abc
 import enum
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar, TYPE_CHECKING
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,6 +21,10 @@ from .._errors import described
 from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ..model import State, System
 from ..pipelines import AbstractPipeline
+
+
+Options = ResetOptions | Mapping[str, Any] | None
+"""Options of `reset`, as an object or a dictionary."""
 
 
 class Lifetime(enum.Enum):
@@ -28,16 +39,18 @@ class Lifetime(enum.Enum):
 class AbstractWrapper(AbstractEnv):
     """A wrapper around another environment, `env`, with the same robot and pipeline.
 
+    - `lifetime`: lifetime of the state that the wrapper adds.
+
     **Raises:** `ValueError` if a wrapper whose state belongs to one episode contains
     one whose state is kept over episodes.
     """
 
     env: eqx.AbstractVar[AbstractEnv]
-
-    @property
-    @abc.abstractmethod
-    def lifetime(self) -> Lifetime:
-        """Lifetime of the state that this wrapper adds."""
+    if TYPE_CHECKING:
+        # Type checkers would take an `AbstractClassVar` for an argument of subclasses.
+        lifetime: ClassVar[Lifetime]
+    else:
+        lifetime: eqx.AbstractClassVar[Lifetime]
 
     @property
     def sys(self) -> System:
@@ -67,7 +80,7 @@ def refuse_run(holder: AbstractWrapper) -> None:
     """Raise `ValueError` if any environment in `holder` has a state that is kept over
     episodes."""
     own = type(holder).__name__
-    for held in layers(holder.env):
+    for held in nested_envs(holder.env):
         if isinstance(held, AbstractWrapper) and held.lifetime is Lifetime.RUN:
             name = type(held).__name__
             raise ValueError(
@@ -93,14 +106,8 @@ class AbstractStateful(AbstractWrapper):
 
 
 class AbstractStateless(AbstractWrapper):
-    """A wrapper whose state is the state of the inner environment."""
-
-    def physics(self, state: Any) -> State:
-        return self.env.physics(state)
-
-
-class AbstractPassThrough(AbstractStateless):
-    """A stateless wrapper with the time step and the actions of the inner environment."""
+    """A wrapper whose state is the state of the inner environment, with its time step and
+    its actions."""
 
     @property
     def dt(self) -> Float[Array, ""]:
@@ -110,8 +117,11 @@ class AbstractPassThrough(AbstractStateless):
     def action_range(self) -> Float[Array, "nu 2"]:
         return self.env.action_range
 
+    def physics(self, state: Any) -> State:
+        return self.env.physics(state)
 
-class AbstractReport(AbstractPassThrough):
+
+class AbstractReport(AbstractStateless):
     """A wrapper that only changes the timesteps of an episode."""
 
     @abc.abstractmethod
@@ -121,16 +131,10 @@ class AbstractReport(AbstractPassThrough):
         """Return the timestep of a state under a constant action; after a reset, the
         action is zero."""
 
-    @property
-    def lifetime(self) -> Lifetime:
-        # Outside an auto-reset, it would change the timestep of the next episode.
-        return Lifetime.EPISODE
+    # Outside an auto-reset, it would change the timestep of the next episode.
+    lifetime = Lifetime.EPISODE
 
-    def reset(
-        self,
-        key: PRNGKeyArray,
-        options: ResetOptions | Mapping[str, Any] | None = None,
-    ) -> tuple[Any, Timestep]:
+    def reset(self, key: PRNGKeyArray, options: Options = None) -> tuple[Any, Timestep]:
         state, timestep = self.env.reset(key, options)
         rest = jnp.zeros(self.sys.nu, self.physics(state).q.dtype)
         return state, self.report(state, rest, timestep)
@@ -141,7 +145,7 @@ class AbstractReport(AbstractPassThrough):
         return state, self.report(state, action, timestep)
 
 
-def layers(env: AbstractEnv) -> Iterator[AbstractEnv]:
+def nested_envs(env: AbstractEnv) -> Iterator[AbstractEnv]:
     """Return the environment and all inner environments, from the outermost to the
     task."""
     yield env

@@ -33,7 +33,7 @@ def files(tmp_path):
     runs = [record(spec.compile(), k, 2.0, 2e-3) for k in range(3)]
     (tmp_path / "arm.xml").write_text(ARM)
     (tmp_path / "parameters.toml").write_text(PARAMETERS)
-    identify.save(tmp_path / "runs.npz", runs)
+    identify.save_recordings(tmp_path / "runs.npz", runs)
     names = tmp_path / "arm.xml", tmp_path / "runs.npz"
     options = "--parameters", tmp_path / "parameters.toml", "--out", tmp_path / "out"
     return [str(x) for x in ("identify", *names, *options)]
@@ -96,7 +96,7 @@ def test_violation(tmp_path):
     q[:, 0] = time - 0.5 * 0.3 * 9.81 * time**2
     q[:, 2], q[:, 3] = 0.1, 1.0
     run = identify.Recording(time, np.zeros((40, 0)), {"q": q})
-    identify.save(tmp_path / "runs.npz", [run])
+    identify.save_recordings(tmp_path / "runs.npz", [run])
     (tmp_path / "cube.xml").write_text(CUBE)
     (tmp_path / "friction.toml").write_text(FRICTION)
     names = [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import eqsim
-from eqsim.control import Anneal, CEM, ILQR, Problem, Residual
+from eqsim.control import Anneal, CEM, ControlProblem, ILQR, ResidualCost
 
 
 # The hand pushes along a line; the puck slides with viscous friction.
@@ -44,7 +44,7 @@ def drawn(seed):
     gap, way = jr.uniform(jr.key(seed), (2,))
     state = PIPELINE.init(PUSHER, jnp.stack([0.03 - 0.04 * gap, 0.0 * gap]))
     cost = ToTarget((0.05 + 0.1 * way)[None])
-    problem = Problem((PIPELINE, PUSHER), Residual(cost.stage, cost.end), 40)
+    problem = ControlProblem((PIPELINE, PUSHER), ResidualCost(cost.stage, cost.end), 40)
     return problem, state, cost.target
 
 
@@ -72,24 +72,16 @@ def by_sampling(problem, state, seed):
     return jax.lax.scan(step, state, actions)[1]
 
 
-# Solves ten problems with four widths of contacts.
+# Each solves ten problems, one of them with four widths of contacts.
 @pytest.mark.slow
-@pytest.mark.parametrize("solver", ("annealed", "sampling"))
+@pytest.mark.parametrize("solver", ("annealed", "sampling", "exact"))
 def test_reaches_a_puck_that_it_does_not_touch(solver):
-    """From no action at all, in 10 of 10 problems."""
-    solve = by_sampling if solver == "sampling" else by_ilqr(Anneal(2e-2, 0.0))
-    away, _ = misses(solve, 10)
-    assert away.max() < 0.01, away
-
-
-# Solves ten problems; only together with the test above it says something.
-@pytest.mark.slow
-def test_exact_contacts_have_no_gradient():
-    """Without smoothing nothing says that the hand should move: the puck stays."""
-    away, way = misses(by_ilqr(None), 10)
-    np.testing.assert_allclose(away, way, atol=1e-6)
-
-
-def test_widths():
-    np.testing.assert_allclose(Anneal(1e-2, 1e-4, 3).widths(), [1e-2, 1e-3, 1e-4])
-    assert Anneal(1e-2).widths()[-1] == 0.0
+    """From no action at all, in 10 of 10 problems. Without smoothing nothing says that the
+    hand should move: the puck stays."""
+    annealed, exact = by_ilqr(Anneal(2e-2, 0.0)), by_ilqr(None)
+    solve = {"annealed": annealed, "sampling": by_sampling, "exact": exact}[solver]
+    away, way = misses(solve, 10)
+    if solver == "exact":
+        np.testing.assert_allclose(away, way, atol=1e-6)
+    else:
+        assert away.max() < 0.01, away

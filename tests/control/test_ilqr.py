@@ -8,16 +8,29 @@ import numpy as np
 import pytest
 import scipy.optimize
 from lq_problems import dense, positive, random_lq
+from toys import Rail
 
 import eqsim
-from eqsim import control, kinematics
-from eqsim.control import ILQR, Problem, Quadratic, Residual, RESULTS, VectorDynamics
+from eqsim import control, kinematics, RESULTS
+from eqsim.control import (
+    ControlProblem,
+    ILQR,
+    QuadraticCost,
+    ResidualCost,
+    VectorDynamics,
+)
+from eqsim.control._backward_pass import (
+    box_qp,
+    cholesky,
+    cholesky_solve,
+    LARGEST_UNROLLED as LARGEST,
+)
 
 
 class Time(eqx.Module):
     """A linear-quadratic problem whose matrices change in time, which is a state."""
 
-    lq: control.LQ
+    lq: control.LQProblem
 
     def step(self, sys, z, u):
         lq, t = self.lq, z[0].astype(int)
@@ -43,7 +56,7 @@ def linear(lq, limits=None):
     T, nx, nu = lq.B.shape
     it = Time(lq)
     dynamics = VectorDynamics(it.step, None, nx + 1, nu)
-    problem = Problem(dynamics, Residual(it.stage, it.end), T, limits)
+    problem = ControlProblem(dynamics, ResidualCost(it.stage, it.end), T, limits)
     return problem, jnp.concatenate([jnp.zeros(1), jnp.linspace(-1.0, 1.0, nx)])
 
 
@@ -66,6 +79,25 @@ def test_linear_problems_take_one_step(with_states, getkey):
     assert more.steps <= 3
 
 
+@pytest.mark.parametrize("n", (1, 2, 5, LARGEST, LARGEST + 1))
+@pytest.mark.parametrize("columns", ((), (1,), (3,)))
+@pytest.mark.quick_cases("columns1-5", "columns2-7")
+def test_cholesky_solves(n, columns, getkey):
+    root = jr.normal(getkey(), (n, n))
+    H = root @ root.T + jnp.eye(n)
+    b = jr.normal(getkey(), (n, *columns))
+    L = cholesky(H)
+    np.testing.assert_allclose(L, np.linalg.cholesky(H), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(H @ cholesky_solve(L, b), b, rtol=1e-9, atol=1e-9)
+
+
+def test_cholesky_is_nan_where_it_does_not_exist():
+    for n in (1, 3, LARGEST + 1):
+        for least in (0.0, -1.0):
+            H = jnp.diag(jnp.ones(n).at[-1].set(least))
+            assert not np.all(np.isfinite(cholesky(H)))
+
+
 def test_box_qp_satisfies_the_optimality_conditions(getkey):
     """200 random problems, against a dense active-set solver."""
     n = 5
@@ -76,7 +108,7 @@ def test_box_qp_satisfies_the_optimality_conditions(getkey):
         return positive(keys[0], n), 3 * jr.normal(keys[1], (n,)), lower, lower + 1.0
 
     problems = jax.vmap(draw)(jr.split(getkey(), 200))
-    found = jax.vmap(control.box_qp)(*problems, jnp.zeros((200, n)))
+    found = jax.vmap(box_qp)(*problems, jnp.zeros((200, n)))
     assert np.all(found.converged)
     each = zip(*map(np.asarray, (*problems, found.x)), strict=True)
     for H, g, low, high, x in each:
@@ -148,10 +180,11 @@ def reorientation(turn):
     begin, end = quaternion([0.3, -0.2, 0.1]), quaternion([0.3, 2.9, 1.0])
     rest = jnp.zeros(3)
     at = lambda q: PIPELINE.init(BODY, product(turn, q), rest)
-    cost = Quadratic(at(end), jnp.repeat(jnp.array([0.1, 0.01]), 3), 1e-5, 100.0)
-    return Problem((PIPELINE, BODY), cost, 30), at(begin), at(end)
+    cost = QuadraticCost(at(end), jnp.repeat(jnp.array([0.1, 0.01]), 3), 1e-5, 100.0)
+    return ControlProblem((PIPELINE, BODY), cost, 30), at(begin), at(end)
 
 
+# Compiles plans of a free rotation.
 @pytest.mark.slow
 def test_reorientation_does_not_depend_on_axes(getkey):
     """Through half a turn; turned start and target give the turned plan."""
@@ -180,14 +213,14 @@ def car(sys, x, u):
 
 
 CAR = VectorDynamics(car, jnp.array(1.0), 4, 2, jnp.array([[-1.5, 1.5], [-1.0, 1.0]]))
-PARK = Quadratic(jnp.zeros(4), 0.01, 0.1, 30.0)
+PARK = QuadraticCost(jnp.zeros(4), 0.01, 0.1, 30.0)
 AWAY = jnp.array([1.0, 1.0, 1.5, 0.0])
 
 
 def test_batches(getkey):
     """Each problem of a batch ends as if it were alone."""
     solver = ILQR(max_steps=60)
-    problem = Problem(CAR, PARK, 30)
+    problem = ControlProblem(CAR, PARK, 30)
     starts = AWAY[None] + 0.1 * jr.normal(getkey(), (3, 4))
     many = eqx.filter_vmap(solver.solve, in_axes=(None, 0))(problem, starts)
     assert len({int(n) for n in many.steps}) > 1
@@ -212,7 +245,7 @@ def _equal(one, two):
 def test_lanes(lanes, getkey):
     """Problems that take each other's place end as in one loop, in their order; a start that
     is not finite ends at once."""
-    problem = Problem(CAR, PARK, 30)
+    problem = ControlProblem(CAR, PARK, 30)
     starts = AWAY[None] + 0.3 * jr.normal(getkey(), (7, 4))
     starts = starts.at[2].set(jnp.nan)
     solve = lambda lanes: eqx.filter_vmap(
@@ -228,14 +261,15 @@ def test_lanes(lanes, getkey):
     assert found.steps[2] == 0
 
 
+# Compiles six batches of plans, two with derivatives.
 @pytest.mark.slow
 def test_lanes_with_constraints_and_batched_problems(getkey):
     """Multipliers, costs of each problem, and derivatives, as in one loop."""
     limit = control.Constraint(lambda sys, x, u: -1.0 - x[3:])
     starts = AWAY[None] + 0.1 * jr.normal(getkey(), (5, 4))
     weights = jnp.linspace(0.5, 2.0, 5)
-    problem = Problem(CAR, PARK, 30, constraints=(limit,))
-    free = Problem(CAR, PARK, 30)
+    problem = ControlProblem(CAR, PARK, 30, constraints=(limit,))
+    free = ControlProblem(CAR, PARK, 30)
 
     def heavier(problem, weight):
         where = lambda p: p.limits
@@ -255,13 +289,13 @@ def test_lanes_with_constraints_and_batched_problems(getkey):
 
 def test_constraints():
     """A speed limit and a target; multipliers act only where the limit is reached."""
-    problem, solver = Problem(CAR, PARK, 30), ILQR(max_steps=200)
+    problem, solver = ControlProblem(CAR, PARK, 30), ILQR(max_steps=200)
     free = solver.solve(problem, AWAY)
     slowest = 0.8 * float(jnp.min(free.states[:-1, 3]))
     assert slowest < -0.1
     limit = control.Constraint(lambda sys, x, u: slowest - x[3:])
     target = control.TerminalConstraint(lambda sys, x: x[:2], equality=True)
-    problem = Problem(CAR, PARK, 30, constraints=(limit, target))
+    problem = ControlProblem(CAR, PARK, 30, constraints=(limit, target))
     plan = solver.solve(problem, AWAY)
     assert plan.result == RESULTS.successful
     assert plan.violation <= 1e-5
@@ -280,24 +314,23 @@ def test_contradicting_constraints():
         control.TerminalConstraint(lambda sys, x, s=s: x - s, equality=True)
         for s in (0.0, 1.0)
     )
-    dynamics = VectorDynamics(lambda sys, x, u: x + u, None, 1, 1)
-    cost = Quadratic(jnp.zeros(1), 0.0, 1e-6)
+    cost = QuadraticCost(jnp.zeros(1), 0.0, 1e-6)
     plan = ILQR(max_penalty_steps=3).solve(
-        Problem(dynamics, cost, 5, constraints=both), jnp.ones(1)
+        ControlProblem(ONE, cost, 5, constraints=both), jnp.ones(1)
     )
     assert plan.result == RESULTS.infeasible
     np.testing.assert_allclose(plan.violation, 0.5, atol=0.01)
 
 
 def test_results():
-    problem = Problem(CAR, PARK, 30)
+    problem = ControlProblem(CAR, PARK, 30)
     plan = ILQR(max_steps=2).solve(problem, AWAY)
     assert plan.result == RESULTS.max_steps and plan.steps == 2
     diverging = VectorDynamics(lambda sys, x, u: 1e200 * x**3 + u, None, 1, 1)
     plan = ILQR().solve(
-        Problem(diverging, Quadratic(jnp.zeros(1), 1.0, 1.0), 5), jnp.ones(1)
+        ControlProblem(diverging, QuadraticCost(jnp.zeros(1), 1.0, 1.0), 5), jnp.ones(1)
     )
-    assert plan.result == RESULTS.nonfinite
+    assert plan.result == RESULTS.nonfinite_guess
 
 
 def test_never_follows_what_is_not_finite():
@@ -306,48 +339,93 @@ def test_never_follows_what_is_not_finite():
     def residual(sys, x, u):
         return jnp.where(x > 0.5, jnp.nan, x - 0.45) + 0.0 * u
 
-    dynamics = VectorDynamics(lambda sys, x, u: x + u, None, 1, 1)
-    cost = Residual(residual, lambda sys, x: residual(sys, x, jnp.zeros(1)))
-    plan = ILQR().solve(Problem(dynamics, cost, 4), jnp.zeros(1))
+    cost = ResidualCost(residual, lambda sys, x: residual(sys, x, jnp.zeros(1)))
+    plan = ILQR().solve(ControlProblem(ONE, cost, 4), jnp.zeros(1))
     assert plan.result == RESULTS.successful
     np.testing.assert_allclose(plan.states[1:], 0.45, atol=1e-6)
 
 
-def test_bad_input():
-    problem, solver = Problem(CAR, PARK, 4), ILQR()
-    with pytest.raises(
-        ValueError, match=r"actions of `guess` must be finite.*\(2, 1\)"
-    ):
-        solver.solve(problem, AWAY, jnp.zeros((4, 2)).at[2, 1].set(jnp.nan))
-    with pytest.raises(ValueError, match="states of `guess` must be finite"):
-        states = jnp.full((5, 4), jnp.inf)
-        solver.solve(problem, AWAY, (states, jnp.zeros((4, 2))))
-    with pytest.raises(
-        ValueError, match=r"`guess` must have shape \(horizon, nu\) = \(4, 2\)"
-    ):
-        solver.solve(problem, AWAY, jnp.zeros((3, 2)))
-    with pytest.raises(ValueError, match=r"horizon \+ 1 = 5"):
-        solver.solve(problem, AWAY, (jnp.zeros((4, 4)), jnp.zeros((4, 2))))
-    with pytest.raises(ValueError, match="`state` must be finite"):
-        solver.solve(problem, AWAY.at[0].set(jnp.nan))
-    with pytest.raises(ValueError, match="control 1 are infeasible.*2.0.*1.0"):
-        Problem(CAR, PARK, 4, jnp.array([[0.0, 1.0], [2.0, 1.0]]))
-    with pytest.raises(ValueError, match="`limits` must not be NaN"):
-        Problem(CAR, PARK, 4, jnp.full((2, 2), jnp.nan))
-    with pytest.raises(
-        ValueError, match="`horizon` must be an integer of at least 1, got 0"
-    ):
-        Problem(CAR, PARK, 0)
-    with pytest.raises(
-        ValueError, match=r"`state_weight` must be a number or have shape"
-    ):
-        wrong = Quadratic(jnp.zeros(4), jnp.ones(3), 1.0)
-        solver.solve(Problem(CAR, wrong, 4), AWAY)
-    with pytest.raises(
-        ValueError, match="`ILQR.max_steps` must be an integer of at least 1, got 0"
-    ):
-        ILQR(max_steps=0)
-    with pytest.raises(ValueError, match="needs a robot on the pipeline `Generalized`"):
-        ILQR(contact=control.Anneal(1e-2)).solve(problem, AWAY)
-    with pytest.raises(ValueError, match="`end` < `start`"):
-        control.Anneal(1e-3, 1e-2)
+ONE = VectorDynamics(lambda sys, x, u: x + u, None, 1, 1)
+FOUR = ControlProblem(CAR, PARK, 4)
+HOLE = jnp.zeros((4, 2)).at[2, 1].set(jnp.nan)
+solve_four = lambda *args, problem=FOUR, **options: ILQR(**options).solve(
+    problem, *(args or (AWAY,))
+)
+REFUSED = {
+    r"actions of `guess` must be finite.*\(2, 1\)": lambda: solve_four(AWAY, HOLE),
+    "states of `guess` must be finite": lambda: solve_four(
+        AWAY, (jnp.full((5, 4), jnp.inf), jnp.zeros((4, 2)))
+    ),
+    r"`guess` must have shape \(horizon, nu\) = \(4, 2\)": lambda: solve_four(
+        AWAY, jnp.zeros((3, 2))
+    ),
+    r"horizon \+ 1 = 5": lambda: solve_four(
+        AWAY, (jnp.zeros((4, 4)), jnp.zeros((4, 2)))
+    ),
+    "`state` must be finite": lambda: solve_four(AWAY.at[0].set(jnp.nan)),
+    "control 1 are infeasible.*2.0.*1.0": lambda: ControlProblem(
+        CAR, PARK, 4, jnp.array([[0.0, 1.0], [2.0, 1.0]])
+    ),
+    "`limits` must not be NaN": lambda: ControlProblem(
+        CAR, PARK, 4, jnp.full((2, 2), jnp.nan)
+    ),
+    "`horizon` must be .* at least 1": lambda: ControlProblem(CAR, PARK, 0),
+    "`state_weight` must be a number or have shape": lambda: solve_four(
+        problem=ControlProblem(CAR, QuadraticCost(jnp.zeros(4), jnp.ones(3), 1.0), 4)
+    ),
+    "`ILQR.max_steps` must be .* at least 1": lambda: ILQR(max_steps=0),
+    "`ILQR.atol` must be at least 0": lambda: ILQR(atol=-1.0),
+    "`ILQR.rtol` must be at least 0": lambda: ILQR(rtol=float("nan")),
+    "`ILQR.penalty` must be positive": lambda: ILQR(penalty=0.0),
+    "`ILQR.penalty_growth` .* least 1": lambda: ILQR(penalty_growth=0.5),
+    "`ILQR.constraint_tolerance` must be": lambda: ILQR(constraint_tolerance=-1.0),
+    "needs a robot on the pipeline `Generalized`": lambda: solve_four(
+        contact=control.Anneal(1e-2)
+    ),
+    "`end` < `start`": lambda: control.Anneal(1e-3, 1e-2),
+    "`QuadraticCost.state_weight` must": lambda: QuadraticCost(0.0, -1.0, 1.0),
+    "`QuadraticCost.action_weight` must": lambda: QuadraticCost(0.0, 1.0, -1.0),
+    "`QuadraticCost.terminal_weight` must": lambda: QuadraticCost(0.0, 1.0, 1.0, -1.0),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_refusals(message):
+    with pytest.raises(ValueError, match=message):
+        REFUSED[message]()
+
+
+def test_widths():
+    anneal = control.Anneal
+    np.testing.assert_allclose(anneal(1e-2, 1e-4, 3).widths(), [1e-2, 1e-3, 1e-4])
+    assert anneal(1e-2).widths()[-1] == 0.0
+
+
+def test_weights():
+    """A weight of zero is allowed, and has a finite derivative."""
+    cost = QuadraticCost(jnp.zeros(2), jnp.array([0.0, 4.0]), 0.0)
+    residual = cost.stage(None, jnp.ones(2), jnp.ones(1))
+    np.testing.assert_array_equal(residual, [0.0, 2.0, 0.0])
+    one = jnp.ones(1)
+    square = lambda w: jnp.sum(
+        QuadraticCost(0.0 * one, w, 1.0).stage(None, one, one) ** 2
+    )
+    np.testing.assert_allclose(jax.grad(square)(jnp.array(3.0)), 1.0)
+    np.testing.assert_allclose(jax.grad(square)(jnp.array(0.0)), 0.0)
+
+
+def test_reward_belongs_to_the_robot_of_the_problem():
+    """So that a plan is differentiated by the robot that moves, and no copy of it."""
+    env = Rail()
+    cost = control.RewardCost(env, action_weight=0.0)
+    state, _ = env.reset(jr.key(0), {"q": jnp.array([0.3, -0.4])})
+
+    def total(mass):
+        sys = eqx.tree_at(lambda s: s.links.mass, env.sys, mass)
+        return jnp.sum(cost.stage(sys, state, jnp.ones(2)) ** 2)
+
+    value, slope = jax.jit(jax.value_and_grad(total))(env.sys.links.mass)
+    assert np.isfinite(value) and np.all(np.isfinite(slope))
+    assert np.any(np.abs(slope) > 1e-9)
+    with pytest.raises(ValueError, match="`RewardCost.termination` must be at least 0"):
+        control.RewardCost(env, termination=-1.0)

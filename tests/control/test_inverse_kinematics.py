@@ -8,8 +8,8 @@ import pytest
 from helpers import check_gradients
 
 import eqsim
-from eqsim import kinematics
-from eqsim.control import inverse_kinematics, RESULTS, Target
+from eqsim import kinematics, RESULTS
+from eqsim.control import inverse_kinematics, Target
 
 
 ARM = eqsim.load_mjcf("""

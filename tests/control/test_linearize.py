@@ -6,9 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from _agreement import quick_compile
 from helpers import check_gradients, tree_allclose
-from jax.flatten_util import ravel_pytree
 
 import eqsim
 from eqsim import kinematics, State
@@ -106,42 +104,6 @@ def test_is_the_derivative_of_a_control_step(env, draw):
     assert any(np.any(touching(env.sys, *x).force[:, 2] != 0.0) for x in batch)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("pipeline", ("generalized", "spring", "positional"))
-def test_jacobian_of_the_ant(pipeline):
-    """`jax.jacobian` of coordinates and observation, as a user first tries it."""
-    hidden = {"include_cfrc_ext_in_observation": False}
-    env = eqsim.make("ant", pipeline=pipeline, **hidden)
-    state, action = ant_state(1)
-    options = {"compiler_options": quick_compile()}
-    step = jax.jit(lambda *args: env.step(*args), **options)
-    found = [
-        jax.jit(jax.jacobian(seen, argnums=(0, 1)), **options)(state, action)
-        for seen in (
-            lambda s, a: env.step(s, a)[0].q,
-            lambda s, a: env.step(s, a)[1].obs,
-        )
-    ]
-    flat, build = ravel_pytree((state, action))
-    for k in range(0, flat.size, 2):
-        sides = []
-        for sign in (1, -1):
-            new, timestep = step(*build(flat.at[k].add(sign * 1e-6)))
-            sides.append((new.q, timestep.obs))
-        for jacobian, one, two in zip(found, *sides, strict=True):
-            got = columns(jacobian)[:, k]
-            slope = (one - two) / 2e-6
-            np.testing.assert_allclose(got, slope, rtol=1e-5, atol=1e-5)
-            # Where it is in the plane of the ground is not observed.
-            assert np.any(got != 0) or (k < 2 and got.size == timestep.obs.size)
-    assert all(np.all(np.isfinite(columns(jacobian))) for jacobian in found)
-
-
-def columns(jacobian):
-    """A Jacobian by `(state, action)` as one matrix."""
-    return np.concatenate([x for x in jax.tree.leaves(jacobian)], axis=1)
-
-
 # A cart with a pole that meets neither limits nor the ground: nothing is solved for.
 CART = eqsim.load_mjcf("""
 <mujoco>
@@ -174,6 +136,7 @@ FREE = eqsim.load_mjcf("""
 </mujoco>""")
 
 
+# Compiles derivatives of third order.
 @pytest.mark.slow
 def test_can_be_differentiated():
     """The derivative of a linear model, in which the point itself turns."""

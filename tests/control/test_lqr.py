@@ -74,17 +74,9 @@ def test_finite_horizon(T, nx, nu):
     best = -np.linalg.solve(H, g).reshape(T, nu)
     for parallel in (False, True):
         solution = control.solve_lq(lq, parallel=parallel)
-        states, actions = control.lq_rollout(lq, solution, start)
+        states, actions = control.rollout_lq(lq, solution, start)
         np.testing.assert_allclose(actions, best, rtol=1e-8, atol=1e-8)
         assert states.shape == (T + 1, nx)
-
-
-@pytest.mark.slow  # `test_finite_horizon` is the quick one.
-def test_parallel_is_sequential(getkey):
-    lq = random_lq(getkey(), 30, 5, 2)
-    one, two = (control.solve_lq(lq, parallel=p) for p in (False, True))
-    for x, y in zip(one, two, strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-9)
 
 
 def test_finite_horizon_gradients(getkey):
@@ -93,7 +85,7 @@ def test_finite_horizon_gradients(getkey):
 
     def actions(A, q):
         changed = lq._replace(A=A, q=q)
-        return control.lq_rollout(changed, control.solve_lq(changed), jnp.ones(2))[1]
+        return control.rollout_lq(changed, control.solve_lq(changed), jnp.ones(2))[1]
 
     check_gradients(actions, lq.A, lq.q)
 
@@ -104,6 +96,7 @@ def test_finite_horizon_shapes(getkey):
         control.solve_lq(lq._replace(Q=lq.Q[:-1]))
 
 
+# Compiles a step and its Jacobian for 200 states.
 @pytest.mark.slow
 def test_tvlqr_tends_to_lqr():
     """At a fixed point and a long horizon, for a pendulum that stands on its head."""

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import eqsim
-from eqsim import control
+from eqsim import control, testing
 from eqsim.control import CEM, MPC, MPPI, PredictiveSampling
-from eqsim.control._planner import colored_noise
-from eqsim.control._predictive_sampling import _spline
+from eqsim.control._planners import _spline, colored_noise
 from eqsim.wrappers import DelayAction
 
 
@@ -22,9 +21,8 @@ PLANNERS = (
     PredictiveSampling(samples=128, iterations=40, knots=6, degree=0, std=0.2),
     MPPI(samples=256, iterations=40, std=0.3, temperature=0.05),
 )
-each = pytest.mark.parametrize(
-    "planner", PLANNERS, ids=("cem", "cubic", "linear", "zero", "mppi")
-)
+IDS = ("cem", "cubic", "linear", "zero", "mppi")
+each = pytest.mark.parametrize("planner", PLANNERS, ids=IDS)
 
 
 def planned(planner, cost, start, key=0, **options):
@@ -33,28 +31,31 @@ def planned(planner, cost, start, key=0, **options):
 
 
 @each
-def test_finds_the_best_plan(planner):
-    best = jnp.tile(jnp.array([0.4, -0.3]), (6, 1))
+def test_finds_the_best_plan_within_limits(planner):
+    """Limits are kept, and the optimum is found, also at a limit."""
+    best = jnp.tile(jnp.array([0.4, -0.8]), (6, 1))
     cost = lambda plan: jnp.sum((plan - best) ** 2)
-    plan, found = planned(planner, cost, jnp.zeros((6, 2)))
-    np.testing.assert_allclose(plan, best, atol=0.15)
+    clip = lambda u: jnp.clip(u, -0.5, 0.5)
+    plan, found = planned(planner, cost, jnp.zeros((6, 2)), project=clip)
+    assert jnp.max(jnp.abs(plan)) <= 0.5
+    np.testing.assert_allclose(plan, clip(best), atol=0.15)
     np.testing.assert_allclose(found, cost(plan), rtol=1e-6)
 
 
 @each
-def test_limits_and_costs_that_are_not_finite(planner):
-    """Neither left nor followed."""
+def test_costs_that_are_not_finite(planner):
+    """They are never followed; if there are no others, the plan stays."""
     cost = lambda plan: jnp.where(plan[0, 0] > 0.3, jnp.nan, -jnp.sum(plan))
     clip = lambda u: jnp.clip(u, -0.5, 0.5)
     plan, found = planned(planner, cost, jnp.zeros((4, 1)), project=clip)
-    assert jnp.isfinite(found) and jnp.max(jnp.abs(plan)) <= 0.5
-    assert 0.0 < plan[0, 0] <= 0.3
+    assert jnp.isfinite(found) and 0.0 < plan[0, 0] <= 0.3
     start = jnp.full((4, 1), 0.2)
     stay, _ = planned(planner, lambda plan: jnp.asarray(jnp.nan), start)
     np.testing.assert_array_equal(stay, start)
 
 
-@pytest.mark.parametrize("planner", PLANNERS[:4])
+@pytest.mark.parametrize("planner", PLANNERS[:4], ids=IDS[:4])
+@pytest.mark.quick_cases("cem", "cubic")
 def test_never_worse_than_before(planner):
     """From the optimum no other plan is followed."""
     cost = lambda plan: jnp.sum((plan - 0.3) ** 2)
@@ -90,23 +91,72 @@ def test_splines(degree, exact):
     np.testing.assert_allclose(matrix[::10], np.eye(5), atol=1e-9)
 
 
-def test_refuses():
-    for make, message in (
-        (lambda: MPPI(smoothing=0.0), r"`MPPI.smoothing` must be in \(0, 1\], got 0"),
-        (lambda: MPPI(temperature=-1.0), "`MPPI.temperature` must be positive, got -1"),
-        (lambda: MPPI(std=-0.1), "`MPPI.std` must be at least 0"),
-        (lambda: CEM(elites=0), "`CEM.elites` must be an integer of at least 1, got 0"),
-        (lambda: CEM(samples=4, elites=5), "at most as many elites"),
-        (lambda: CEM(momentum=1.0), r"`CEM.momentum` must be in \[0, 1\)"),
-        (lambda: CEM(std=0.0), "`CEM.std` must be positive"),
-        (
-            lambda: PredictiveSampling(knots=0),
-            "knots` must be an integer of at least 1, got 0",
-        ),
-        (lambda: PredictiveSampling(degree=2), "degree` must be 0, 1 or 3, got 2"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            make()
+def test_mppi_is_the_weighted_mean():
+    """One iteration against plain sums over the plans that were tried."""
+    planner, start = MPPI(samples=9, iterations=1, smoothing=0.6), jnp.ones((3, 2))
+    cost = lambda plan: jnp.sum(plan**2) + plan[0, 0]
+    key = jr.key(4)
+    plan, _ = planner.plan(cost, start, key)
+    normal = jr.normal(jr.split(key, 1)[0], (8, 3, 2)) * 0.5
+    before, noise = np.zeros((8, 2)), np.zeros((8, 3, 2))
+    for t in range(3):
+        before = 0.6 * np.asarray(normal[:, t]) + 0.4 * before
+        noise[:, t] = before
+    plans = np.concatenate([np.zeros((1, 3, 2)), noise]) + 1.0
+    costs = np.array([cost(p) for p in plans])
+    weights = np.exp(-(costs - costs.min()) / (0.1 * (np.median(costs) - costs.min())))
+    expected = (weights[:, None, None] * plans).sum(axis=0) / weights.sum()
+    np.testing.assert_allclose(plan, expected, rtol=1e-9)
+
+
+def test_mppi_does_not_care_for_the_scale_of_the_cost():
+    cost = lambda plan: jnp.sum((plan - 1.0) ** 2)
+    scaled = lambda plan: 1e3 * cost(plan) - 50.0
+    start = jnp.zeros((2, 1))
+    one, two = (planned(MPPI(), c, start)[0] for c in (cost, scaled))
+    assert testing.tree_allclose(one, two, rtol=1e-6)
+
+
+def test_equal_costs_of_mppi():
+    """All plans count the same, and nothing is divided by zero."""
+    plan, _ = planned(
+        MPPI(samples=1000, iterations=1), lambda p: jnp.zeros(()), jnp.ones((2, 1))
+    )
+    np.testing.assert_allclose(plan, 1.0, atol=0.05)
+
+
+def test_diverged_plans_of_mppi():
+    """However large a cost is, and whatever else is broken, good plans count."""
+    with jax.enable_x64(False):
+        start = jnp.zeros((1, 1), jnp.float32)
+
+        def cost(plan):
+            x = plan[0, 0]
+            bad = jnp.where(x > 0.8, jnp.inf, jnp.where(x > 0.6, 1e30, 1e10))
+            return jnp.where(x > 0.4, bad, (x + 0.5) ** 2)
+
+        plan, found = planned(MPPI(samples=256, iterations=20), cost, start)
+        assert jnp.isfinite(found)
+        np.testing.assert_allclose(plan, -0.5, atol=0.1)
+
+
+def test_one_deviation_per_entry():
+    cost = lambda plan: jnp.sum((plan - 1.0) ** 2)
+    planner = MPPI(std=jnp.array([0.5, 0.0]))
+    plan, _ = planned(planner, cost, jnp.zeros((2, 2)))
+    np.testing.assert_allclose(plan[:, 1], 0.0)
+    assert jnp.all(plan[:, 0] > 0.5)
+
+
+def test_batches_of_planners():
+    """Its numbers are arrays."""
+    cost = lambda plan: jnp.sum((plan - 1.0) ** 2)
+    planners = eqx.filter_vmap(lambda std: MPPI(std=std))(jnp.array([0.1, 0.5]))
+    both = eqx.filter_vmap(lambda p: p.plan(cost, jnp.zeros((2, 1)), jr.key(0))[1])
+    alone = [
+        MPPI(std=s).plan(cost, jnp.zeros((2, 1)), jr.key(0))[1] for s in (0.1, 0.5)
+    ]
+    assert testing.tree_allclose(both(planners), jnp.stack(alone), rtol=1e-6)
 
 
 POLE = eqsim.load_mjcf("""
@@ -123,8 +173,8 @@ POLE = eqsim.load_mjcf("""
 </mujoco>""")
 ENV = eqsim.make("inverted_pendulum", sys=POLE)
 TARGET = ENV.pipeline.init(POLE)
-COST = control.Quadratic(TARGET, jnp.array([0.2, 5.0, 0.05, 0.1]), 0.05, 20.0)
-PROBLEM = control.Problem(ENV, COST, 15, jnp.array([[-0.6, 0.6]]))
+COST = control.QuadraticCost(TARGET, jnp.array([0.2, 5.0, 0.05, 0.1]), 0.05, 20.0)
+PROBLEM = control.ControlProblem(ENV, COST, 15, jnp.array([[-0.6, 0.6]]))
 
 
 def driven(policy, env=ENV, length=50, seed=0, tilt=0.15):
@@ -208,6 +258,7 @@ def test_latency(delay, latency):
     assert fallen > 0.5
 
 
+# Compiles two rollouts that plan.
 @pytest.mark.slow
 def test_memory_continues_through_pieces(capfd):
     """A rollout with a progress bar is made in pieces: with the same actions."""
@@ -227,12 +278,24 @@ def test_batches_of_environments():
     np.testing.assert_allclose(run.action[1], alone.action, rtol=1e-6, atol=1e-9)
 
 
-def test_mpc_refuses():
-    with pytest.raises(ValueError, match=r"from 0 to the horizon \(15\), got 16"):
-        MPC(CEM(), PROBLEM, delay=16)
-    with pytest.raises(
-        ValueError, match="`MPC.latency` must be an integer of at least 0, got -1"
-    ):
-        MPC(CEM(), PROBLEM, latency=-1)
-    with pytest.raises(ValueError, match="`pending`"):
-        control.predict(ENV, TARGET, jnp.zeros((3, 2)))
+REFUSED = {
+    r"`MPPI.smoothing` must be in \(0, 1\]": lambda: MPPI(smoothing=0.0),
+    "`MPPI.temperature` must be positive": lambda: MPPI(temperature=-1.0),
+    "`MPPI.std` must be at least 0": lambda: MPPI(std=-0.1),
+    "`MPPI.samples` must be .* at least 1": lambda: MPPI(samples=0),
+    "`CEM.elites` must be .* at least 1": lambda: CEM(elites=0),
+    "at most as many elites": lambda: CEM(samples=4, elites=5),
+    r"`CEM.momentum` must be in \[0, 1\)": lambda: CEM(momentum=1.0),
+    "`CEM.std` must be positive": lambda: CEM(std=0.0),
+    "knots` must be .* at least 1": lambda: PredictiveSampling(knots=0),
+    "degree` must be 0, 1 or 3, got 2": lambda: PredictiveSampling(degree=2),
+    r"from 0 to the horizon \(15\), got 16": lambda: MPC(CEM(), PROBLEM, delay=16),
+    "`MPC.latency` must be .* at least 0": lambda: MPC(CEM(), PROBLEM, latency=-1),
+    "`pending`": lambda: control.predict(ENV, TARGET, jnp.zeros((3, 2))),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_refuses(message):
+    with pytest.raises(ValueError, match=message):
+        REFUSED[message]()

@@ -8,7 +8,7 @@ import pytest
 
 import eqsim
 from eqsim import control
-from eqsim.control import ILQR, Problem, Quadratic
+from eqsim.control import ControlProblem, ILQR, QuadraticCost
 
 
 CART = eqsim.load_mjcf("""
@@ -31,8 +31,8 @@ def solved(start, weight, mass, limits):
     sys = eqx.tree_at(lambda s: s.links.mass, CART, mass)
     state = PIPELINE.init(CART, start[:2], start[2:])
     target = PIPELINE.init(CART)
-    cost = Quadratic(target, weight, 0.5, 20.0 * weight)
-    plan = SOLVER.solve(Problem((PIPELINE, sys), cost, 10, limits), state)
+    cost = QuadraticCost(target, weight, 0.5, 20.0 * weight)
+    plan = SOLVER.solve(ControlProblem((PIPELINE, sys), cost, 10, limits), state)
     return plan.actions, plan.states.q, plan.value
 
 
@@ -101,31 +101,31 @@ def test_limits_are_followed():
     np.testing.assert_allclose(change[held], np.sign(actions[held]))
 
 
-def test_singular_problems_are_refused():
-    """A control without cost or effect has no derivative."""
+def _plan(cost, constraints=(), effect=1.0):
+    """The sum of the actions of three steps of one number, by the number that it is
+    multiplied by."""
     dynamics = control.VectorDynamics(
-        lambda sys, x, u: sys * x + 0.0 * u, jnp.ones(()), 1, 1
+        lambda sys, x, u: sys * x + effect * u, jnp.ones(()), 1, 1
     )
-    cost = control.Residual(lambda sys, x, u: jnp.concatenate([x, u**2 * 1e-3]))
 
     def value(scale):
         moved = eqx.tree_at(lambda d: d.sys, dynamics, scale)
-        return jnp.sum(SOLVER.solve(Problem(moved, cost, 3), jnp.ones(1)).actions)
+        problem = ControlProblem(moved, cost, 3, constraints=constraints)
+        return jnp.sum(SOLVER.solve(problem, jnp.ones(1)).actions)
 
+    return value
+
+
+def test_singular_problems_are_refused():
+    """A control without cost or effect has no derivative."""
+    cost = control.ResidualCost(lambda sys, x, u: jnp.concatenate([x, u**2 * 1e-3]))
     with pytest.raises(Exception, match="Hessian of the controls is not positive"):
-        jax.block_until_ready(eqx.filter_jit(jax.grad(value))(jnp.ones(())))
+        derive = eqx.filter_jit(jax.grad(_plan(cost, effect=0.0)))
+        jax.block_until_ready(derive(jnp.ones(())))
 
 
 def test_constraints_are_refused():
     wall = control.Constraint(lambda sys, x, u: x - 5.0)
-    dynamics = control.VectorDynamics(lambda sys, x, u: sys * x + u, jnp.ones(()), 1, 1)
-    cost = Quadratic(jnp.zeros(1), 1.0, 1.0)
-
-    def value(scale):
-        moved = eqx.tree_at(lambda d: d.sys, dynamics, scale)
-        return SOLVER.solve(
-            Problem(moved, cost, 3, constraints=(wall,)), jnp.ones(1)
-        ).value
-
+    cost = QuadraticCost(jnp.zeros(1), 1.0, 1.0)
     with pytest.raises(ValueError, match="`constraints` cannot be differentiated"):
-        jax.grad(value)(jnp.ones(()))
+        jax.grad(_plan(cost, (wall,)))(jnp.ones(()))

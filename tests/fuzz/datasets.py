@@ -62,8 +62,8 @@ def _layouts(path) -> list[dict[str, np.ndarray]]:
 
 
 class Kind:
-    """Law: `load_data`, `identify.load` and `eqsim view` read a file, or raise `ValueError`
-    or the error of a command."""
+    """Law: `load_data`, `identify.load_recordings` and `eqsim view` read a file, or raise
+    `ValueError` or the error of a command."""
 
     WRITES = ()
 
@@ -89,7 +89,7 @@ class Kind:
         self.path.write_bytes(content)
         if "time" in arrays:
             rate = rng.choice((None, None, 10.0, 0.0, float("nan")))
-            eqsim.identify.load(self.path, rate=rate)
+            eqsim.identify.load_recordings(self.path, rate=rate)
         elif "env" in arrays and rng.random() < 0.5:
             subject_of(str(self.path), None)
         else:

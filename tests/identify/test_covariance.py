@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eqsim.identify._covariance import cluster_robust, pseudo_inverse, quantile
+from eqsim.identify._assessment import cluster_robust, pseudo_inverse, quantile
 
 
 def _regression(rng, clusters: int, size: int, parameters: int, spread: float):

@@ -11,11 +11,10 @@ from recorded_arm import ARM, record
 
 import eqsim
 from eqsim import identify
-from eqsim.identify._arrow import Arrow, eliminate
-from eqsim.identify._evaluate import residuals
+from eqsim.identify._channels import measurement
 from eqsim.identify._fit import prepare
-from eqsim.identify._measure import measurement
-from eqsim.identify._solver import iterate_at
+from eqsim.identify._fit_problem import residuals
+from eqsim.identify._solver import Arrow, eliminate, iterate_at
 
 
 UNKNOWNS = {
@@ -25,8 +24,8 @@ UNKNOWNS = {
         ),
         (0.6, 0.4),
     ),
-    "damping": identify.Free(lambda s: s.joints.damping),
-    "gear": identify.Free(lambda s: s.actuators.gear, entries=((0, 0), (1, 0))),
+    "damping": identify.Unbounded(lambda s: s.joints.damping),
+    "gear": identify.Unbounded(lambda s: s.actuators.gear, entries=((0, 0), (1, 0))),
 }
 SMOOTH = ARM.replace('frictionloss="0.1"', "").replace('frictionloss="0.05"', "")
 
@@ -93,7 +92,7 @@ def test_jacobian_is_that_of_mujoco(problem):
         )
 
 
-@pytest.mark.parametrize("loss", (identify.Square(), identify.Huber(0.01)))
+@pytest.mark.parametrize("loss", (identify.SquareLoss(), identify.HuberLoss(0.01)))
 @pytest.mark.quick_cases("loss0")
 def test_gradient_of_the_cost(problem, loss):
     """With jumps between windows, priors of starts, and a robust loss."""
@@ -145,7 +144,7 @@ def test_elimination_solves_the_whole_system():
     np.testing.assert_allclose(np.concatenate([theta, starts.ravel()]), whole)
 
 
-LOSSES = (identify.Huber(), identify.Cauchy(), identify.GemanMcClure())
+LOSSES = (identify.HuberLoss(), identify.CauchyLoss(), identify.GemanMcClureLoss())
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda x: type(x).__name__)

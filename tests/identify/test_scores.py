@@ -74,19 +74,6 @@ def test_pendulum():
     assert scores.pendulum(weightless, still, "tau", 0.5)["median"] < 1e-12
 
 
-def test_window_starts_between_irregular_times():
-    """Recordings at irregular times are interpolated to the steps."""
-    model = _model(PENDULUM, damping=0.02)
-    runs = _swings(model, 1)
-    kept = np.sort(
-        np.random.default_rng(2).choice(np.arange(1, 899), 600, replace=False)
-    )
-    kept = np.concatenate([[0], kept, [899]])
-    few = {k: runs[k][kept] for k in ("time", "q", "tau")}
-    found = scores.pendulum(model, few | {"offsets": [0, len(kept)]}, "tau", 0.5)
-    assert found["windows"] == 3 and found["median"] < 5e-3
-
-
 def test_tosses():
     """Zero for the model that made them; for other gravity, as far as it falls apart."""
     runs = _flights(_model(CUBE, gravity=-9.81))

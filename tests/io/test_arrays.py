@@ -65,7 +65,7 @@ def test_an_archive_that_expands_is_refused(tmp_path):
     assert path.stat().st_size < 2 << 20
     with pytest.raises(ValueError, match="expands to 314,57"):
         read(path)
-    for load in (eqsim.load, eqsim.identify.load):
+    for load in (eqsim.load, eqsim.identify.load_recordings):
         with pytest.raises(ValueError, match="expands to"):
             load(path)
 

@@ -1,4 +1,4 @@
-"""Random changes of a robot."""
+"""Random changes of a robot, batches of robots, and presets."""
 
 import equinox as eqx
 import jax
@@ -12,6 +12,7 @@ from toys import rails
 
 import eqsim
 from eqsim import randomize
+from eqsim.envs import PointMass
 from eqsim.model import validate
 
 
@@ -38,10 +39,12 @@ def test_uniform(low, span):
 
 def test_scale_and_bounds_per_entry():
     low, high = np.array([0.5, 1.0, 2.0]), np.array([0.5, 3.0, 4.0])
-    x = draws(randomize.scale(MASS, low, high), MASS) / np.asarray(SYS.links.mass)
+    x = draws(randomize.uniform_factor(MASS, low, high), MASS) / np.asarray(
+        SYS.links.mass
+    )
     np.testing.assert_allclose(x[:, 0], 0.5)
     assert np.all(x >= low - 1e-9) and np.all(x <= high + 1e-9)
-    shared = draws(randomize.scale(MASS, 0.5, 2.0, shared=True), MASS)
+    shared = draws(randomize.uniform_factor(MASS, 0.5, 2.0, shared=True), MASS)
     factor = shared / np.asarray(SYS.links.mass)
     np.testing.assert_allclose(factor, factor[:, :1].repeat(3, 1))
 
@@ -72,7 +75,7 @@ def test_masses():
 
 def test_several_at_once_and_one_after_the_other():
     change = randomize.chain(
-        randomize.scale(BOTH, 0.9, 1.1),
+        randomize.uniform_factor(BOTH, 0.9, 1.1),
         randomize.uniform(GEAR, 2.0, 3.0),
         lambda key, sys: eqx.tree_at(MASS, sys, 2.0 * sys.links.mass),
     )
@@ -94,29 +97,83 @@ def test_values():
     """Bounds are leaves: they can be batched, and change without a recompile."""
     made = eqx.filter_jit(lambda change, key: change(key, SYS).links.mass)
     for low in (0.5, 0.7):
-        made(randomize.scale(MASS, low, 1.0), jr.key(0))
+        made(randomize.uniform_factor(MASS, low, 1.0), jr.key(0))
     assert made._cached._cache_size() == 1
     slope = eqx.filter_grad(lambda change: jnp.sum(change(jr.key(0), SYS).links.mass))
-    change = randomize.scale(MASS, 0.5, 1.0)
+    change = randomize.uniform_factor(MASS, 0.5, 1.0)
     total = slope(change).low + slope(change).high
     np.testing.assert_allclose(total, jnp.sum(SYS.links.mass), rtol=1e-6)
 
 
-def test_wrong_bounds():
-    with pytest.raises(
-        ValueError, match=r"low = 2.0 and high = 1.0 for `sys.links.mass`"
-    ):
-        randomize.uniform(MASS, 2.0, 1.0)(jr.key(0), SYS)
-    with pytest.raises(ValueError, match=r"low = .*`sys.links.mass`"):
-        randomize.masses(2.0, 1.0)(jr.key(0), SYS)
-    with pytest.raises(
-        ValueError, match=r"`high` for `sys.links.mass`.*\(2,\).*\(3,\)"
-    ):
-        randomize.uniform(MASS, 0.0, jnp.ones(2))(jr.key(0), SYS)
-    with pytest.raises(ValueError, match=r"`scale` for `sys.actuators.gear`"):
-        randomize.gaussian(GEAR, jnp.ones((3, 3)))(jr.key(0), SYS)
-    with pytest.raises(ValueError, match="`where` must return arrays of the robot"):
-        randomize.uniform(lambda sys: 2.0 * sys.links.mass, 0.0, 1.0)(jr.key(0), SYS)
+WRONG = {
+    "low = 2.0 and high = 1.0 for `sys.links.mass`": randomize.uniform(MASS, 2.0, 1.0),
+    "low = .*`sys.links.mass`": randomize.masses(2.0, 1.0),
+    r"`high` for `sys.links.mass`.*\(2,\).*\(3,\)": randomize.uniform(
+        MASS, 0.0, jnp.ones(2)
+    ),
+    "`scale` for `sys.actuators.gear`": randomize.gaussian(GEAR, jnp.ones((3, 3))),
+    "`where` must return arrays of the robot": randomize.uniform(
+        lambda sys: 2.0 * sys.links.mass, 0.0, 1.0
+    ),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_bounds(message):
+    with pytest.raises(ValueError, match=message):
+        WRONG[message](jr.key(0), SYS)
+
+
+ENV = PointMass(sys=rails(1))
+DRAW = randomize.chain(
+    randomize.masses(0.5, 2.0),
+    randomize.uniform_factor(lambda sys: sys.joints.damping, 0.5, 2.0),
+)
+FIVE = jr.split(jr.key(0), 5)
+POLICY = lambda obs, key: jr.uniform(key, (ENV.sys.nu,), minval=-1.0)
+
+
+def test_each_robot_is_drawn_with_its_key():
+    robots, _ = randomize.batched_env(ENV, DRAW, FIVE)
+    each = [DRAW(key, ENV.sys) for key in FIVE]
+    expected = np.stack([sys.links.mass for sys in each])
+    np.testing.assert_array_equal(robots.sys.links.mass, expected)
+
+
+def test_shared_parameters_have_no_batch_axis():
+    robots, axes = randomize.batched_env(ENV, DRAW, FIVE)
+    drawn = {"links.mass", "links.inertia", "joints.damping"}
+    leaves = jax.tree_util.tree_leaves_with_path(ENV.sys)
+    pairs = zip(leaves, jax.tree_util.tree_leaves(robots.sys), strict=True)
+    batched = {jax.tree_util.keystr(p)[1:] for (p, x), y in pairs if x.shape != y.shape}
+    assert batched == drawn
+    found = jax.tree_util.tree_leaves_with_path(axes)
+    assert {jax.tree_util.keystr(p)[5:] for p, axis in found if axis == 0} == drawn
+
+
+def test_rollout_equals_rollouts_of_each_robot():
+    robots, axes = randomize.batched_env(ENV, DRAW, FIVE)
+    seen = eqsim.rollout(robots, POLICY, FIVE, 10, env_axes=axes)
+    one = eqx.tree_at(lambda env: env.sys, ENV, DRAW(FIVE[3], ENV.sys))
+    alone = eqsim.rollout(one, POLICY, FIVE[3], 10)
+    np.testing.assert_allclose(seen.obs[3], alone.obs, rtol=1e-10, atol=1e-12)
+
+
+def test_gradients_pass_through_the_draw():
+    def mass(low):
+        robots, _ = randomize.batched_env(ENV, randomize.masses(low, 2.0), FIVE)
+        return jnp.sum(robots.sys.links.mass)
+
+    low, h = jnp.array(0.5), 1e-4
+    central = (mass(low + h) - mass(low - h)) / (2 * h)
+    np.testing.assert_allclose(jax.grad(mass)(low), central, rtol=1e-6)
+
+
+def test_batches_are_refused():
+    with pytest.raises(ValueError, match="returns the robot unchanged"):
+        randomize.batched_env(ENV, lambda key, sys: sys, FIVE)
+    with pytest.raises(ValueError, match="a different structure"):
+        randomize.batched_env(ENV, lambda key, sys: rails(2), FIVE)
 
 
 CLASSIC = [name for name in eqsim.ENVS.names() if not name.endswith(("_uni", "_omni"))]

@@ -13,7 +13,7 @@ import eqsim
 from eqsim.wrappers import (
     ActionRepeat,
     AutoReset,
-    layers,
+    nested_envs,
     NoisyObservation,
     pool_resets,
     PooledResets,
@@ -23,24 +23,26 @@ from eqsim.wrappers import (
 
 
 def test_time_limit():
-    env = TimeLimit(Rail(), 3)
-    state, first = env.reset(jr.key(0))
-    assert not first.truncated and first.first
-    _, reports = steps(env, state, np.zeros((5, 2)))
-    assert [bool(t.truncated) for t in reports] == [False, False, True, True, True]
-    assert not any(bool(t.terminated) or bool(t.first) for t in reports)
-
-
-def test_length_is_a_number():
-    """No recompile, and one per environment."""
+    """Truncated, and not terminated; a length is a number, which does not recompile."""
     compiled = eqx.filter_jit(lambda env, state: env.step(state, jnp.zeros(2)))
-    for length in (1, 2, 5):
+    for length in (1, 3):
         env = TimeLimit(Rail(), length)
-        state, _ = env.reset(jr.key(0))
-        assert bool(compiled(env, state)[1].truncated) == (length == 1)
+        state, first = env.reset(jr.key(0))
+        assert not first.truncated and first.first
+        for count in range(1, 5):
+            state, timestep = compiled(env, state)
+            assert bool(timestep.truncated) == (count >= length)
+            assert not bool(timestep.terminated) and not bool(timestep.first)
     assert compiled._cached._cache_size() == 1
-    with pytest.raises(ValueError, match="length.*got 0"):
-        TimeLimit(Rail(), 0)
+    env = TimeLimit(Rail(edge=1e-6), 1)
+    _, timestep = env.step(env.reset(jr.key(0))[0], jnp.ones(2))
+    assert timestep.terminated and not timestep.truncated
+    traced = jnp.asarray(3)
+    count = jax.jit(lambda key: TimeLimit(Rail(), traced).reset(key)[0].count)
+    assert int(count(jr.key(0))) == 0
+    for wrong in (0, 10.9, jnp.zeros(()), jnp.asarray(0)):
+        with pytest.raises((ValueError, TypeError), match="length"):
+            TimeLimit(Rail(), wrong)  # pyright: ignore
 
 
 def test_reset_in_the_same_step():
@@ -76,15 +78,7 @@ def test_reset_in_the_next_step():
     state, _ = env.reset(jr.key(0))
     actions = jr.uniform(jr.key(1), (7, 2))
     _, reports = steps(env, state, actions)
-    assert [bool(t.first) for t in reports] == [
-        False,
-        False,
-        True,
-        False,
-        False,
-        True,
-        False,
-    ]
+    assert [bool(t.first) for t in reports] == [False, False, True] * 2 + [False]
     assert [bool(t.truncated) for t in reports] == [False, True, False] * 2 + [False]
     for t in reports:
         assert np.array_equal(t.obs, t.final_obs)
@@ -132,9 +126,11 @@ def test_pool():
     found = {int(np.argmin(np.abs(known - obs).max(-1))) for obs in ends}
     gaps = [np.abs(known - obs).max(-1).min() for obs in ends]
     assert max(gaps) == 0.0 and found == set(range(5))
-    with pytest.raises(
-        ValueError, match="`size` must be an integer of at least 1, got 0"
-    ):
+    # Options are not drawn from it.
+    given = {"q": jnp.array([0.3, 0.1]), "qd": jnp.zeros(2)}
+    state, _ = pool.reset(jr.key(0), given)
+    assert tree_allclose(env.env.physics(state).q, given["q"])
+    with pytest.raises(ValueError, match="`size` must be .* at least 1"):
         pool_resets(inner, jr.key(3), 0)
 
 
@@ -150,13 +146,6 @@ def test_noise_of_a_pool_is_new():
         assert len(np.unique(seen)) == len(seen)
 
 
-def test_options_are_not_drawn_from_a_pool():
-    env = pool_resets(TimeLimit(Rail(), 2), jr.key(3), 2)
-    given = {"q": jnp.array([0.3, 0.1]), "qd": jnp.zeros(2)}
-    state, _ = env.reset(jr.key(0), given)
-    assert tree_allclose(env.physics(state).q, given["q"])
-
-
 def test_place_of_a_pool():
     """Inside all wrappers that draw in every episode, outside of all others within."""
     noisy = lambda env: NoisyObservation(env, 0.1)
@@ -168,24 +157,10 @@ def test_place_of_a_pool():
         (lambda env: noisy(TimeLimit(noisy(ActionRepeat(env, 2)), 2)), 3),
     ):
         env = pool_resets(wrap(task), jr.key(0), 3)
-        kinds = [type(layer) for layer in layers(env)]
+        kinds = [type(layer) for layer in nested_envs(env)]
         assert kinds.index(PooledResets) == depth
         without = kinds[:depth] + kinds[depth + 1 :]
-        assert without == [type(layer) for layer in layers(wrap(task))]
-
-
-def test_length_must_be_an_integer():
-    with pytest.raises((ValueError, TypeError), match="10.9"):
-        TimeLimit(Rail(), 10.9)  # pyright: ignore
-    length = jnp.asarray(3)
-    count = jax.jit(lambda key: TimeLimit(Rail(), length).reset(key)[0].count)
-    assert int(count(jr.key(0))) == 0
-
-
-def test_terminated_is_not_truncated():
-    env = TimeLimit(Rail(edge=1e-6), 1)
-    _, timestep = env.step(env.reset(jr.key(0))[0], jnp.ones(2))
-    assert timestep.terminated and not timestep.truncated
+        assert without == [type(layer) for layer in nested_envs(wrap(task))]
 
 
 def test_descriptor_outlives_a_reset():

@@ -1,4 +1,4 @@
-"""Observations that are normalized, stacked and noisy."""
+"""Observations that are normalized, stacked, selected, noisy, or privileged."""
 
 import equinox as eqx
 import jax
@@ -10,22 +10,26 @@ from hypothesis import given, strategies as st
 from toys import push, Rail, steps
 
 import eqsim
+from eqsim import randomize
 from eqsim.wrappers import (
     AutoReset,
+    DomainRandomization,
+    episode_robot,
     NoisyObservation,
     NormalizeObservation,
+    PrivilegedObservation,
+    RunningStatistics,
     SelectObservation,
     StackObservation,
-    Statistics,
     TimeLimit,
 )
 
 
 ENV = Rail()
-NONE = Statistics(jnp.ones(()), jnp.zeros(4), jnp.ones(4))
+NONE = RunningStatistics(jnp.ones(()), jnp.zeros(4), jnp.ones(4))
 
 
-def of(values) -> Statistics:
+def of(values) -> RunningStatistics:
     out = NONE
     for x in values:
         out = out.with_one(x)
@@ -92,6 +96,7 @@ def test_frozen():
 
 
 @pytest.mark.parametrize("number", (1, 3))
+@pytest.mark.quick_cases("3")
 def test_stack(number):
     env = StackObservation(ENV, number)
     state, first = env.reset(jr.key(0))
@@ -160,6 +165,8 @@ def test_noise_is_a_number():
     seen = [compiled(NoisyObservation(ENV, scale), jr.key(0)) for scale in (0.0, 0.1)]
     assert compiled._cached._cache_size() == 1
     assert not np.array_equal(*seen)
+    with pytest.raises(ValueError, match="`NoisyObservation.noise` must be at least 0"):
+        NoisyObservation(ENV, -0.1)
     with pytest.raises(
         ValueError, match=r"noise` must .* 4 entries .* got shape \(3,\)"
     ):
@@ -169,9 +176,42 @@ def test_noise_is_a_number():
 def test_statistics_do_not_saturate():
     """In single precision, one more than 2^24 is 2^24."""
     with jax.enable_x64(False):
-        long = Statistics(*map(jnp.asarray, (2.0**24, [0.0], [2.0**24])))
+        long = RunningStatistics(*map(jnp.asarray, (2.0**24, [0.0], [2.0**24])))
         obs = 2.0 + jr.normal(jr.key(0), (2**20, 1))
         add = lambda k, statistics: statistics.with_one(obs[k % 2**20])
         seen = jax.jit(lambda s: jax.lax.fori_loop(0, 2**23, add, s))(long)
         np.testing.assert_allclose(seen.variance, 1.0, rtol=0.1)
         np.testing.assert_allclose(seen.mean, 2.0, rtol=0.01)
+
+
+def truth(sys, state):
+    return jnp.concatenate([state.q, state.qd, sys.links.mass])
+
+
+MASSES = randomize.masses(0.5, 2.0)
+
+
+def test_privileged_observations_are_those_of_the_episode():
+    """Of each state and of the robot that was drawn, without the noise of the rest."""
+    noisy = NoisyObservation(DomainRandomization(Rail(), MASSES), 0.1)
+    env = AutoReset(TimeLimit(PrivilegedObservation(noisy, truth), 4))
+    act = lambda obs, key: push(obs["obs"], key)
+    out = eqsim.rollout(env, act, jr.split(jr.key(0), 3), 6)
+    sys = jax.vmap(jax.vmap(lambda state: episode_robot(env, state)))(out.state)
+    physics = env.physics(out.state)
+    plain = jnp.concatenate([physics.q, physics.qd], axis=-1)
+    expected = jnp.concatenate([plain, sys.links.mass], axis=-1)
+    np.testing.assert_array_equal(out.obs["privileged"], expected)
+    off = np.abs(np.asarray(out.obs["obs"] - plain))
+    assert np.all(off.max(axis=-1) > 0.0)
+    # The time limit of 4 steps: the robot of the next episode is another.
+    masses = np.asarray(sys.links.mass[..., 0])
+    assert np.all(masses[:, 0] != masses[:, -1]) and len(set(masses[:, 0])) == 3
+
+
+def test_privileged_joins_a_dictionary_and_refuses_a_second_one():
+    both = PrivilegedObservation(PrivilegedObservation(Rail(), truth), truth)
+    with pytest.raises(ValueError, match="already has a part `privileged`"):
+        both.reset(jr.key(0))
+    with pytest.raises(ValueError, match=r"Write `AutoReset\(PrivilegedObservation"):
+        PrivilegedObservation(AutoReset(TimeLimit(Rail(), 3)), truth)

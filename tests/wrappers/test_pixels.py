@@ -17,8 +17,8 @@ from eqsim.render import Camera, images
 from eqsim.wrappers import (
     AutoReset,
     DomainRandomization,
+    episode_robot,
     Pixels,
-    robot,
     StackObservation,
     TimeLimit,
 )
@@ -55,7 +55,7 @@ def test_shows_the_present_state(name):
     env = WRAPPED[name]
     out = eqsim.rollout(env, push, jr.split(jr.key(0), 3), 6)
     assert out.obs.shape == (3, 6, 16, 24, 3) and out.obs.dtype == jnp.uint8
-    each = eqx.filter_vmap(eqx.filter_vmap(lambda state: robot(env, state)))
+    each = eqx.filter_vmap(eqx.filter_vmap(lambda state: episode_robot(env, state)))
     sys = each(out.state)
     expected = images(sys, env.physics(out.state).q, CAMERA, width=24, height=16)
     assert np.array_equal(out.obs, expected)
@@ -101,12 +101,6 @@ def test_derivatives():
         assert all(not np.any(x) for x in picture)
 
 
-def test_stacked():
-    env = StackObservation(pixels(Rail()), 3)
-    _, timestep = env.reset(jr.key(0))
-    assert timestep.obs.shape == (16, 24, 9) and timestep.obs.dtype == jnp.uint8
-
-
 def test_both():
     """Pictures beside what was observed before, also several of both."""
     env, key = Pixels(Rail(), 24, 16, CAMERA, only=False), jr.key(0)
@@ -130,9 +124,7 @@ def test_both():
 def test_arguments():
     assert Pixels(Rail()).camera == eqsim.render.camera_for(Rail().sys)
     assert Pixels(Rail()).reset(jr.key(0))[1].obs.shape == (64, 64, 3)
-    with pytest.raises(
-        ValueError, match="`width` must be an integer of at least 1, got 0"
-    ):
+    with pytest.raises(ValueError, match="`width` must be .* at least 1, got 0"):
         Pixels(Rail(), 0, 16)
     with pytest.raises(ValueError, match="'leg'.*mass0, mass1"):
         Pixels(Rail(), camera=Camera(follow="leg"))

@@ -140,67 +140,57 @@ def changed(where, new):
 MASS = lambda sys: sys.links.mass
 
 
-@pytest.mark.parametrize(
-    ("randomizer", "match"),
-    [
-        (
-            changed(MASS, lambda x: x[:1]),
-            r"`sys.links.mass` must keep shape .*got \(1,\)",
-        ),
-        (changed(MASS, lambda x: x.astype(jnp.float32)), "`sys.links.mass`.*float32"),
-        (
-            lambda key, sys: dataclasses.replace(
-                sys, links=dataclasses.replace(sys.links, names=("a", "b"))
-            ),
-            r"different structure \(`sys.links.names`\)",
-        ),
-        (lambda key, sys: sys.links, "must be a `System`, got Links"),
-        (changed(MASS, lambda x: -x), "mass"),
-        (randomize.uniform(MASS, 2.0, 1.0), r"low = 2.0 and .*`sys.links.mass`"),
-    ],
-)
-def test_wrong_randomizers(randomizer, match):
-    with pytest.raises(ValueError, match=match):
-        DomainRandomization(ENV, randomizer)
+def renamed(key, sys):
+    links = dataclasses.replace(sys.links, names=("a", "b"))
+    return dataclasses.replace(sys, links=links)
 
 
-@pytest.mark.parametrize(
-    ("path", "new"),
-    (
-        ("cone", Cone.ELLIPTIC),
-        ("excludes", ((0, 1),)),
-        ("joints.limited", (False, False)),
-        ("joints.force_range", None),
-        ("actuators.enabled", (True, False)),
-        ("actuators.muscles", None),
-        ("actuators.motors.owners", (0,)),
-        ("tendons.limited", (True,)),
-        ("equalities.objects", ((1, 0),)),
-        ("sensors.names", ("other",)),
-        ("sites.links", (0,)),
-        ("keyframes.names", ("other",)),
-    ),
-)
-def test_names_the_field_whose_structure_differs(path, new):
-    """In all parts of a robot, and in their parts."""
-
-    def replaced(part, names):
-        inner = replaced(vars(part)[names[0]], names[1:]) if names[1:] else new
-        return dataclasses.replace(part, **{names[0]: inner})
-
-    sys = eqsim.load_mjcf(COUPLED)
-    with pytest.raises(ValueError, match=rf"different structure \(`sys.{path}`\)"):
-        with_same_structure(sys, replaced(sys, path.split(".")), "`randomize`")
+WRONG = {
+    r"`sys.links.mass` must keep shape .*got \(1,\)": changed(MASS, lambda x: x[:1]),
+    "`sys.links.mass`.*float32": changed(MASS, lambda x: x.astype(jnp.float32)),
+    r"different structure \(`sys.links.names`\)": renamed,
+    "must be a `System`, got Links": lambda key, sys: sys.links,
+    "mass": changed(MASS, lambda x: -x),
+    r"low = 2.0 and .*`sys.links.mass`": randomize.uniform(MASS, 2.0, 1.0),
+    "randomize": 3,
+}
 
 
-def test_not_a_function():
-    with pytest.raises((TypeError, ValueError), match="randomize"):
-        DomainRandomization(ENV, 3)  # pyright: ignore
-
-
-def test_one_is_enough():
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_randomizers(message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        DomainRandomization(ENV, WRONG[message])
     with pytest.raises(ValueError, match="randomize.chain"):
         DomainRandomization(DomainRandomization(ENV, MASSES), BOTH)
+
+
+PARTS = {
+    "cone": Cone.ELLIPTIC,
+    "excludes": ((0, 1),),
+    "joints.limited": (False, False),
+    "joints.force_range": None,
+    "actuators.enabled": (True, False),
+    "actuators.muscles": None,
+    "actuators.motors.owners": (0,),
+    "tendons.limited": (True,),
+    "equalities.objects": ((1, 0),),
+    "sensors.names": ("other",),
+    "sites.links": (0,),
+    "keyframes.names": ("other",),
+}
+
+
+def test_names_the_field_whose_structure_differs():
+    """In all parts of a robot, and in their parts."""
+    sys = eqsim.load_mjcf(COUPLED)
+
+    def replaced(part, names, new):
+        inner = replaced(vars(part)[names[0]], names[1:], new) if names[1:] else new
+        return dataclasses.replace(part, **{names[0]: inner})
+
+    for path, new in PARTS.items():
+        with pytest.raises(ValueError, match=rf"different structure \(`sys.{path}`\)"):
+            with_same_structure(sys, replaced(sys, path.split("."), new), "`randomize`")
 
 
 def test_robot_under_jit():
@@ -222,9 +212,9 @@ def everything(key, sys):
     """Mass, inertia, friction of each shape, gear and damping."""
     return randomize.chain(
         MASSES,
-        randomize.scale(lambda s: s.geoms.friction, 0.5, 1.5),
-        randomize.scale(lambda s: s.actuators.gear, 0.8, 1.2),
-        randomize.scale(lambda s: s.joints.damping, 0.5, 2.0),
+        randomize.uniform_factor(lambda s: s.geoms.friction, 0.5, 1.5),
+        randomize.uniform_factor(lambda s: s.actuators.gear, 0.8, 1.2),
+        randomize.uniform_factor(lambda s: s.joints.damping, 0.5, 2.0),
     )(key, sys)
 
 

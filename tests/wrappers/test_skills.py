@@ -1,4 +1,4 @@
-"""Priors of skills, and the wrapper that gives them."""
+"""Skills and goals of episodes, and their prior distributions."""
 
 import equinox as eqx
 import jax
@@ -7,6 +7,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from scipy import stats
+from toys import Rail
 
 import eqsim
 from eqsim import AutoReset, testing, TimeLimit
@@ -15,6 +16,7 @@ from eqsim.wrappers import (
     NormalSkills,
     OneHotSkills,
     pool_resets,
+    Reach,
     Skills,
     UniformSkills,
 )
@@ -57,13 +59,6 @@ def test_project(prior):
     others = jax.vmap(prior.sample)(jr.split(jr.key(2), 500))
     distance = lambda z: jnp.sum((z - x) ** 2)
     assert distance(near) <= jnp.min(jax.vmap(distance)(others)) + 1e-9
-
-
-@pytest.mark.parametrize("kind", (OneHotSkills, UniformSkills, NormalSkills))
-@pytest.mark.parametrize("size", (0, -1, True))
-def test_refuses_sizes(kind, size):
-    with pytest.raises(ValueError, match="must be an integer of at least 1"):
-        kind(size)
 
 
 def steps(env, key, length=12):
@@ -119,34 +114,6 @@ def test_every_episode_has_a_skill_of_its_own():
         assert len({*per_episode[:, 0].tolist()}) == 10
 
 
-@pytest.mark.slow
-def test_conforms():
-    testing.check_conformance(Skills(probes.point_mass(), OneHotSkills(3), 0.1))
-
-
-def test_refuses():
-    with pytest.raises(TypeError, match="OneHotSkills|AbstractPrior"):
-        Skills(probes.point_mass(), 5)
-    with pytest.raises(ValueError, match="belongs to one episode"):
-        Skills(AutoReset(TimeLimit(probes.point_mass(), 4)), OneHotSkills(2))
-
-
-def test_point_mass_step():
-    """As its docstring says."""
-    env = probes.point_mass()
-    state, _ = env.reset(jr.key(0))
-    action = jnp.array([0.5, -1.0])
-    v = x = jnp.zeros(2)
-    for _ in range(3):
-        state, timestep = eqx.filter_jit(env.step)(state, action)
-        v = (v + 0.1 * 100 * action) / (1 + 0.1 * 100)
-        x = x + 0.1 * v
-    assert testing.tree_allclose(timestep.obs, jnp.concatenate([x, v]), rtol=1e-12)
-    assert testing.tree_allclose(timestep.descriptor, x, rtol=1e-12)
-    expected = -jnp.sum((x - jnp.array([1.0, 0.0])) ** 2)
-    np.testing.assert_allclose(timestep.reward, expected, rtol=1e-12)
-
-
 def test_final_observations_have_the_skill(getkey):
     """Of an environment that resets itself, as probes do."""
     inner = probes.observed_action_reward()
@@ -158,3 +125,73 @@ def test_final_observations_have_the_skill(getkey):
     _, expected = inner.step(state.inner, zero)
     np.testing.assert_array_equal(timestep.final_obs[-3:], skill)
     np.testing.assert_array_equal(timestep.final_obs[:-3], expected.final_obs)
+
+
+GOAL = Reach(probes.point_mass(), 0.2)
+
+
+def toward(obs, key):
+    """The action that leads to the goal."""
+    return jnp.clip(10.0 * (obs["desired_goal"] - obs["achieved_goal"]), -1.0, 1.0)
+
+
+def test_a_goal_is_reached():
+    """Where the reward is 0, and not -1, there the task ends: within the tolerance, and
+    nowhere else."""
+    keys = jr.split(jr.key(0), 16)
+    stop = lambda timestep: timestep.done
+    out = eqsim.rollout(GOAL, toward, keys, 40, stop=stop)
+    obs, steps = out.timestep.obs, out.timestep
+    off = np.linalg.norm(obs["achieved_goal"] - obs["desired_goal"], axis=-1)
+    valid = np.asarray(out.valid)
+    assert np.array_equal((off <= 0.2)[valid], np.asarray(steps.terminated)[valid])
+    assert np.array_equal(np.asarray(steps.reward), (off <= 0.2) - 1.0)
+    assert np.array_equal(steps.terms["reach"], steps.reward)
+    assert np.asarray(steps.terminated).any(axis=1).all()
+    assert np.all(obs["desired_goal"] == obs["desired_goal"][:, :1])
+
+
+def test_goals_are_drawn_between_bounds():
+    bounds = np.array([[0.5, 0.6], [-2.0, 1.0]])
+    env = Reach(probes.point_mass(), goals=jnp.asarray(bounds))
+    reset = eqx.filter_vmap(lambda key: env.reset(key)[1].obs["desired_goal"])
+    goals = np.asarray(reset(jr.split(jr.key(0), 500)))
+    assert np.all((goals >= bounds[:, 0]) & (goals <= bounds[:, 1]))
+    np.testing.assert_allclose(goals.mean(axis=0), bounds.mean(axis=1), atol=0.1)
+    assert jnp.array_equal(GOAL.goals, probes.point_mass().descriptor_range)
+
+
+def test_each_episode_has_a_goal_of_its_own():
+    env = AutoReset(TimeLimit(GOAL, 3))
+    out = eqsim.rollout(env, lambda obs, key: jnp.zeros(2), jr.key(0), 12)
+    goals = np.asarray(out.obs["desired_goal"])
+    assert len(np.unique(goals, axis=0)) == 4
+
+
+# Compiles all checks of environments, for two of them.
+@pytest.mark.slow
+@pytest.mark.parametrize("wrapped", ("skills", "reach"))
+def test_conforms(wrapped):
+    skills = Skills(probes.point_mass(), OneHotSkills(3), 0.1)
+    testing.check_env({"skills": skills, "reach": GOAL}[wrapped])
+
+
+LOOPING = AutoReset(TimeLimit(probes.point_mass(), 4))
+REFUSED = {
+    "`OneHotSkills.size` must be .* at least 1": lambda: OneHotSkills(0),
+    "`UniformSkills.size` must be .* at least 1": lambda: UniformSkills(-1),
+    "`NormalSkills.size` must be .* integer": lambda: NormalSkills(True),
+    "belongs to one episode": lambda: Skills(LOOPING, OneHotSkills(2)),
+    "`Rail` has none": lambda: Reach(Rail()),
+    r"shape \(2, 2\).*got \(3, 2\)": lambda: Reach(
+        probes.point_mass(), goals=jnp.zeros((3, 2))
+    ),
+    "kept across episodes": lambda: Reach(LOOPING),
+    "OneHotSkills|AbstractSkillPrior": lambda: Skills(probes.point_mass(), 5),  # pyright: ignore
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_refuses(message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        REFUSED[message]()

@@ -1,5 +1,7 @@
 """What holds for every wrapper, alone and around others."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,6 @@ from helpers import check_gradients, examples, tree_allclose
 from hypothesis import given, settings, strategies as st
 from toys import Rail
 
-import eqsim
 from eqsim import randomize
 from eqsim.wrappers import (
     ActionRepeat,
@@ -18,7 +19,7 @@ from eqsim.wrappers import (
     ClipAction,
     DelayAction,
     DomainRandomization,
-    layers,
+    nested_envs,
     NoisyObservation,
     NormalizeObservation,
     pool_resets,
@@ -38,6 +39,18 @@ def pooled(env):
     return AutoReset(pool_resets(TimeLimit(env, 3), jr.key(7), 4))
 
 
+ALL = (
+    ScaleAction,
+    lambda env: ActionRepeat(env, 2),
+    lambda env: DomainRandomization(env, HEAVIER),
+    TorsoPosition,
+    lambda env: NoisyObservation(env, 0.1),
+    lambda env: DelayAction(env, 1),
+    lambda env: TimeLimit(env, 4),
+    lambda env: StackObservation(env, 2),
+    AutoReset,
+    NormalizeObservation,
+)
 WRAPPERS = {
     "TimeLimit": lambda env: TimeLimit(env, 3),
     "AutoReset": lambda env: AutoReset(TimeLimit(env, 3)),
@@ -57,27 +70,7 @@ WRAPPERS = {
     "DomainRandomization": lambda env: DomainRandomization(env, HEAVIER),
     "context": lambda env: DomainRandomization(env, HEAVIER, observe_context=True),
     "TorsoPosition": TorsoPosition,
-    "all": lambda env: NormalizeObservation(
-        AutoReset(
-            StackObservation(
-                TimeLimit(
-                    DelayAction(
-                        NoisyObservation(
-                            TorsoPosition(
-                                DomainRandomization(
-                                    ActionRepeat(ScaleAction(env), 2), HEAVIER
-                                )
-                            ),
-                            0.1,
-                        ),
-                        1,
-                    ),
-                    4,
-                ),
-                2,
-            )
-        )
-    ),
+    "all": lambda env: functools.reduce(lambda env, wrap: wrap(env), ALL, env),
 }
 everywhere = pytest.mark.parametrize("name", WRAPPERS)
 
@@ -176,31 +169,22 @@ def test_gradient(name):
 
 
 @everywhere
-def test_wrong_actions(name):
-    env = WRAPPERS[name](Rail())
-    state, _ = env.reset(jr.key(0))
-    # Where types are checked, that comes first.
-    wrong = (ValueError, TypeError)
-    with pytest.raises(wrong, match=r"\(nu,\) = \(2,\)|f64\[2,1\]"):
-        env.step(state, jnp.zeros((2, 1)))
-    with pytest.raises(ValueError, match=r"`action`.*\(nu,\) = \(2,\).*\(3,\)"):
-        env.step(state, jnp.zeros(3))
-    with pytest.raises(ValueError, match="`action` must be finite.*nan"):
-        env.step(state, jnp.array([0.0, jnp.nan]))
-
-
-@everywhere
-def test_reset_options(name):
-    """A given start, and options that nobody knows."""
+def test_arguments(name):
+    """A given start; actions and options that are refused, while nothing is compiled."""
     env, q = WRAPPERS[name](Rail()), jnp.array([0.3, -0.4])
-    state, _ = env.reset(jr.key(0), {"q": q})
-    assert np.array_equal(env.physics(state).q, q)
-    state, _ = env.reset(jr.key(0), eqsim.ResetOptions(q, 2.0 * q))
-    assert np.array_equal(env.physics(state).qd, 2.0 * q)
-    with pytest.raises(ValueError, match="'qt'.*Did you mean 'q'"):
-        env.reset(jr.key(0), {"qt": q})
-    with pytest.raises(ValueError, match=r"`options.q`.*\(nq,\) = \(2,\).*\(3,\)"):
-        env.reset(jr.key(0), {"q": jnp.zeros(3)})
+    state, _ = env.reset(jr.key(0), {"q": q, "qd": 2.0 * q})
+    physics = env.physics(state)
+    assert np.array_equal(physics.q, q) and np.array_equal(physics.qd, 2.0 * q)
+    reset = lambda **options: eqx.filter_eval_shape(env.reset, jr.key(0), options)
+    step = lambda action: eqx.filter_eval_shape(lambda s: env.step(s, action), state)
+    for message, call in {
+        "'qt'.*Did you mean 'q'": lambda: reset(qt=q),
+        r"`options.q`.*\(nq,\) = \(2,\).*\(3,\)": lambda: reset(q=jnp.zeros(3)),
+        r"`action`.*\(nu,\) = \(2,\).*\(3,\)": lambda: step(jnp.zeros(3)),
+        "`action` must be finite.*nan": lambda: step(jnp.array([0.0, jnp.nan])),
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_order():
@@ -223,7 +207,7 @@ def test_order():
         AutoReset(NormalizeObservation(task))
     for wrap in (ClipAction, ScaleAction, NormalizeObservation):
         wrap(looping)
-    names = [type(env).__name__ for env in layers(NormalizeObservation(looping))]
+    names = [type(env).__name__ for env in nested_envs(NormalizeObservation(looping))]
     assert names == ["NormalizeObservation", "AutoReset", "TimeLimit", "Rail"]
     with pytest.raises((TypeError, ValueError), match="TimeLimit|env"):
         TimeLimit("ant", 3)  # pyright: ignore

@@ -34,7 +34,7 @@ def gray(obs):
     return jnp.full((SIZE, SIZE, 1), level).astype(jnp.uint8)
 
 
-class Shown(eqsim.wrappers.AbstractPassThrough):
+class Shown(eqsim.wrappers.AbstractStateless):
     """Observations that are a function of those of `env`."""
 
     env: eqsim.AbstractEnv

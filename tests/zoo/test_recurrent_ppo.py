@@ -179,7 +179,7 @@ def test_batches_are_what_happened(collected):
     assert_same(second.steps.value_memory, first.value_memory)
 
 
-class Cue(eqsim.wrappers.AbstractPassThrough):
+class Cue(eqsim.wrappers.AbstractStateless):
     """The context is seen in the first step of an episode, and matters in the last."""
 
     env: eqsim.AbstractEnv

@@ -263,7 +263,7 @@ def test_steps_that_are_not_finite_are_described():
     assert nonfinite_steps(report(0, (0, 0, 0)), 0) == ""
 
 
-class RareNaN(eqsim.wrappers.AbstractPassThrough):
+class RareNaN(eqsim.wrappers.AbstractStateless):
     """Its reward and reward terms are NaN within a distance of a place on either side."""
 
     env: eqsim.AbstractEnv

@@ -64,7 +64,7 @@ def throughput(ants: int, length: int, rounds: int) -> tuple[Throughput, str]:
 def _eqsim(ants: int, length: int):
     env = eqsim.make("ant", sys=eqsim_system())
     keys = jr.split(jr.key(0), ants)
-    fleet, axes = randomize.batch(env, randomize.masses(0.5, 2.0), keys)
+    fleet, axes = randomize.batched_env(env, randomize.masses(0.5, 2.0), keys)
     first = eqx.filter_jit(eqx.filter_vmap(env.reset))(keys)
     policy = lambda obs, key: jr.uniform(key, (env.sys.nu,), minval=-1.0)
     kept = lambda state, action, timestep: (timestep.reward, state.q)

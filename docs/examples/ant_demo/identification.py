@@ -45,12 +45,12 @@ class Fit(NamedTuple):
 def identify(sys: eqsim.System, recording: Recording, count: int) -> Fit:
     """Fit `count` scales, starting from the parameters of the file."""
     windows = _windows(recording)
-    first = _fit(sys, windows, count, library.Cauchy(1.0, per_window=True))
+    first = _fit(sys, windows, count, library.CauchyLoss(1.0, per_window=True))
     rows, freedom = LENGTH * 2 * sys.nv, 2 * sys.nv * (LENGTH - 1)
     # Five standard deviations of the chi-squared distribution.
     usual = rows * first.misfit < freedom + 5 * np.sqrt(2 * freedom)
     kept = [window for window, keep in zip(windows, usual, strict=True) if keep]
-    second = _fit(first.sys, kept, count, library.Square())
+    second = _fit(first.sys, kept, count, library.SquareLoss())
     chi2 = rows * second.misfit.sum() / (len(kept) * freedom - count)
     return Fit(
         scales=np.exp(first.values + second.values),

@@ -45,14 +45,14 @@ def file(folder: pathlib.Path | None) -> pathlib.Path | None:
 def fit(path: pathlib.Path) -> identify.Result:
     """Fit inertial parameters, friction and the latency of commands to three runs, and
     validate the fit with the other two."""
-    runs = identify.load(path, ctrl="tau_command", channels={"q": "q"})
+    runs = identify.load_recordings(path, ctrl="tau_command", channels={"q": "q"})
     fitted, held_out = identify.split(runs, 0.4, 0)
     return identify.fit(
         eqsim.load_mjcf(MODEL),
         fitted,
         _unknowns(),
         windows=identify.Windows(1.0),
-        loss=identify.Cauchy(1.0, per_window=True),
+        loss=identify.CauchyLoss(1.0, per_window=True),
         validate=held_out,
         horizons=HORIZONS,
     )
@@ -60,8 +60,8 @@ def fit(path: pathlib.Path) -> identify.Result:
 
 def _unknowns() -> dict:
     """Return the unknowns; the gain of the motors cannot be told from the masses."""
-    free, positive = identify.Free, identify.Positive
-    log, normal = identify.LogNormal, identify.Normal
+    free, positive = identify.Unbounded, identify.Positive
+    log, normal = identify.LogNormalPrior, identify.NormalPrior
     center = lambda s: s.links.com
     return {
         "damping": positive(lambda s: s.joints.damping, prior=log(None, 2.0)),
@@ -76,5 +76,5 @@ def _unknowns() -> dict:
             entries=((0, 1), (1, 1)),
             prior=log(None, 0.5),
         ),
-        "delay": identify.Delay(prior=normal(4e-3, 4e-3)),
+        "delay": identify.ChannelDelay(prior=normal(4e-3, 4e-3)),
     }

@@ -8,7 +8,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
-from eqsim.wrappers import Statistics
+from eqsim.wrappers import RunningStatistics
 from eqsim_zoo.blocks import (
     acts_on_batches,
     add_steps,
@@ -50,7 +50,7 @@ class EvolutionState(eqx.Module):
     number of control `steps`, and layer `sizes` of the policy."""
 
     search: Any
-    statistics: Statistics | None
+    statistics: RunningStatistics | None
     bounds: Float[Array, "nu 2"]
     key: PRNGKeyArray
     steps: Int[Array, ""]

@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
-from eqsim.wrappers import Statistics
+from eqsim.wrappers import RunningStatistics
 from eqsim_zoo.blocks import (
     acts_on_batches,
     add_steps,
@@ -47,7 +47,7 @@ class CrossEntropyState(eqx.Module):
 
     policy: DeterministicPolicy
     deviation: Float[Array, " size"]
-    statistics: Statistics | None
+    statistics: RunningStatistics | None
     bounds: Float[Array, "nu 2"]
     key: PRNGKeyArray
     steps: Int[Array, ""]

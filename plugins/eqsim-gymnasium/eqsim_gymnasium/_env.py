@@ -9,7 +9,7 @@ import numpy as np
 from eqsim import AbstractEnv
 from eqsim.bridges import CompiledEnv, Randomizer
 from eqsim.render import Camera, camera_for, images
-from eqsim.wrappers import robot
+from eqsim.wrappers import episode_robot
 
 from ._build import build, checked, metadata, RENDER_MODES, start, words
 from ._infos import single_infos
@@ -120,7 +120,7 @@ class EqsimEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         env, (camera, width, height) = self.eqsim_env, self._picture
         camera = camera_for(env.sys) if camera is None else camera
         self._picture = camera, width, height
-        sys, q = robot(env, self.state), env.physics(self.state).q
+        sys, q = episode_robot(env, self.state), env.physics(self.state).q
         return images(sys, q, camera, width=width, height=height).copy()
 
     def _running(self) -> Any:

@@ -26,7 +26,7 @@ from eqsim.kinematics import (
     tendon_lengths,
     tendon_velocities,
 )
-from eqsim.wrappers import layers, robot
+from eqsim.wrappers import episode_robot, nested_envs
 
 
 _SURVIVE = {"healthy": "reward_survive"}
@@ -66,7 +66,7 @@ def state_infos(env: AbstractEnv, state: Any) -> dict[str, Any]:
     if found is None:
         return {}
     now = env.physics(state)
-    return found(robot(env, state), now.q, now.qd)
+    return found(episode_robot(env, state), now.q, now.qd)
 
 
 def velocity_infos(env: AbstractEnv, before: Any, after: Any) -> dict[str, Any]:
@@ -75,13 +75,15 @@ def velocity_infos(env: AbstractEnv, before: Any, after: Any) -> dict[str, Any]:
     found = _MOVING.get(type(task))
     if found is None:
         return {}
-    points = [found(task, robot(env, s), env.physics(s).q) for s in (before, after)]
+    points = [
+        found(task, episode_robot(env, s), env.physics(s).q) for s in (before, after)
+    ]
     velocity = (points[1] - points[0]) / env.dt
     return dict(zip(("x_velocity", "y_velocity"), velocity))
 
 
 def _task(env: AbstractEnv) -> AbstractEnv:
-    *_, task = layers(env)
+    *_, task = nested_envs(env)
     return task
 
 

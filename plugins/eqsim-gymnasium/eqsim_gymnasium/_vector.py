@@ -15,7 +15,7 @@ from gymnasium.vector.utils import batch_space
 from eqsim import AbstractEnv, DomainRandomization
 from eqsim.bridges import check_count, CompiledEnv, Randomizer
 from eqsim.render import Camera, camera_for, images
-from eqsim.wrappers import layers, robot
+from eqsim.wrappers import episode_robot, nested_envs
 
 from ._build import build, checked, metadata, start, words
 from ._infos import final_infos, vector_infos
@@ -153,8 +153,8 @@ class EqsimVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarr
         env, (camera, width, height) = self.eqsim_env, self._picture
         camera = camera_for(env.sys) if camera is None else camera
         self._picture, sys = (camera, width, height), env.sys
-        if any(isinstance(held, DomainRandomization) for held in layers(env)):
-            sys = eqx.filter_vmap(lambda state: robot(env, state))(self.state)
+        if any(isinstance(held, DomainRandomization) for held in nested_envs(env)):
+            sys = eqx.filter_vmap(lambda state: episode_robot(env, state))(self.state)
         q = eqx.filter_vmap(lambda state: env.physics(state).q)(self.state)
         return tuple(np.array(images(sys, q, camera, width=width, height=height)))
 

@@ -120,7 +120,7 @@ def test_random_robots():
         env = EqsimEnv("point_mass", randomize=randomize)
         env.reset(seed=0)
         mass = lambda: float(
-            eqsim.wrappers.robot(env.eqsim_env, env.state).links.mass[0]
+            eqsim.wrappers.episode_robot(env.eqsim_env, env.state).links.mass[0]
         )
         masses = {mass(), *(env.reset() and mass() for _ in range(3))}
         assert len(masses) == 4

@@ -12,7 +12,7 @@ import jax.tree_util as jtu
 from jax import lax
 
 from eqsim import AbstractEnv
-from eqsim.wrappers import robot
+from eqsim.wrappers import episode_robot
 
 from ._arrays import torch_type
 from ._operator import Compiled
@@ -175,7 +175,7 @@ class Functions:
 
         def one(numbers, words):
             state = self.packing.unpack(numbers, words)
-            return robot(env, state), env.physics(state).q
+            return episode_robot(env, state), env.physics(state).q
 
         return jax.vmap(one)(*state)
 

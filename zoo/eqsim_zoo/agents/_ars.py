@@ -8,7 +8,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
-from eqsim.wrappers import Statistics
+from eqsim.wrappers import RunningStatistics
 
 from ..blocks import (
     acts_on_batches,
@@ -36,7 +36,7 @@ class ARSState(eqx.Module):
     `statistics` of observations, action range `bounds`, and number of control `steps`."""
 
     weights: Float[Array, "inputs nu"]
-    statistics: Statistics
+    statistics: RunningStatistics
     bounds: Float[Array, "nu 2"]
     key: PRNGKeyArray
     steps: Int[Array, ""]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from eqsim.wrappers import Statistics
+from eqsim.wrappers import RunningStatistics
 
 from ..blocks import cast_floats, Learner, static, Transition
 from ..blocks._heads import select_action
@@ -21,7 +21,7 @@ class BCState(eqx.Module):
     `bounds`."""
 
     actor: Learner
-    statistics: dict[str, Statistics] | None
+    statistics: dict[str, RunningStatistics] | None
     bounds: Float[Array, "nu 2"]
     key: PRNGKeyArray
 

@@ -10,7 +10,7 @@ import jax.tree_util as jtu
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from eqsim.wrappers import Statistics
+from eqsim.wrappers import RunningStatistics
 
 from ..blocks import (
     as_scalar,
@@ -44,7 +44,7 @@ class CQLState(eqx.Module):
     target: EncodedNetwork
     temperature: Learner
     multiplier: Learner
-    statistics: dict[str, Statistics] | None
+    statistics: dict[str, RunningStatistics] | None
     bounds: Float[Array, "nu 2"]
     updates: Int[Array, ""]
     key: PRNGKeyArray

@@ -8,7 +8,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv
-from eqsim.wrappers import AbstractPrior
+from eqsim.wrappers import AbstractSkillPrior
 
 from ..blocks import (
     as_scalar,
@@ -227,7 +227,7 @@ def discriminator_loss(
 
 def diversity_reward(
     model: Discriminator,
-    prior: AbstractPrior,
+    prior: AbstractSkillPrior,
     descriptor: Float[Array, "rows n"],
     skill: Float[Array, "rows k"],
     least_std: Float[Array, ""],

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from eqsim.wrappers import Statistics
+from eqsim.wrappers import RunningStatistics
 
 from ..blocks import (
     as_scalar,
@@ -33,7 +33,7 @@ class DiscreteCQLState(eqx.Module):
 
     critic: Learner
     target: EncodedNetwork
-    statistics: dict[str, Statistics] | None
+    statistics: dict[str, RunningStatistics] | None
     bounds: Float[Array, "nu 2"]
     key: PRNGKeyArray
 

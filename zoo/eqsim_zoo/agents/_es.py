@@ -9,7 +9,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
-from eqsim.wrappers import Statistics
+from eqsim.wrappers import RunningStatistics
 
 from ..blocks import (
     acts_on_batches,
@@ -37,7 +37,7 @@ class ESState(eqx.Module):
     observations, action range `bounds`, and number of control `steps`."""
 
     learner: Learner
-    statistics: Statistics | None
+    statistics: RunningStatistics | None
     bounds: Float[Array, "nu 2"]
     key: PRNGKeyArray
     steps: Int[Array, ""]

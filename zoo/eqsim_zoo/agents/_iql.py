@@ -9,7 +9,7 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from eqsim.wrappers import Statistics
+from eqsim.wrappers import RunningStatistics
 
 from ..blocks import (
     as_scalar,
@@ -35,7 +35,7 @@ class IQLState(eqx.Module):
     critic: Learner
     value: Learner
     target: EncodedNetwork
-    statistics: dict[str, Statistics] | None
+    statistics: dict[str, RunningStatistics] | None
     bounds: Float[Array, "nu 2"]
     updates: Int[Array, ""]
     key: PRNGKeyArray

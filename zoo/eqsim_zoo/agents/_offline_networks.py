@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from eqsim.wrappers import Statistics
+from eqsim.wrappers import RunningStatistics
 
 from ..blocks import (
     Critic,
@@ -51,7 +51,7 @@ class Start:
         """Number of actuators."""
         return self.bounds.shape[0]
 
-    def statistics(self) -> dict[str, Statistics] | None:
+    def statistics(self) -> dict[str, RunningStatistics] | None:
         """Return initial statistics; None if observations are not normalized."""
         if not self.agent.normalize_observations:
             return None

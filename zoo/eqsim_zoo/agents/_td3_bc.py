@@ -9,7 +9,7 @@ import jax.random as jr
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from eqsim.wrappers import Statistics
+from eqsim.wrappers import RunningStatistics
 
 from ..blocks import (
     as_scalar,
@@ -37,7 +37,7 @@ class TD3BCState(eqx.Module):
     actor: Learner
     critic: Learner
     targets: tuple[EncodedNetwork, EncodedNetwork]
-    statistics: dict[str, Statistics] | None
+    statistics: dict[str, RunningStatistics] | None
     bounds: Float[Array, "nu 2"]
     updates: Int[Array, ""]
     key: PRNGKeyArray

@@ -16,8 +16,8 @@ from eqsim.bridges import check_type
 from eqsim.wrappers import (
     AbstractWrapper,
     AutoReset,
-    layers,
     Lifetime,
+    nested_envs,
     NormalizeObservation,
     ResetMode,
 )
@@ -193,7 +193,7 @@ def check_env(agent: eqx.Module, env: AbstractEnv) -> None:
     check_observations(agent, env)
     name = type(agent).__name__
     resets = False
-    for layer in layers(env):
+    for layer in nested_envs(env):
         lasts = isinstance(layer, AbstractWrapper) and layer.lifetime is Lifetime.RUN
         resets |= lasts and not isinstance(layer, NormalizeObservation)
         if isinstance(layer, AutoReset) and layer.mode is not ResetMode.SAME_STEP:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv
-from eqsim.wrappers import ScaleAction, Statistics
+from eqsim.wrappers import RunningStatistics, ScaleAction
 
 from ._actions import check_action_bounds
 from ._collect import add_steps, collect, flatten_time, reset_envs, Running
@@ -29,7 +29,7 @@ class GradientEnvs(eqx.Module):
     """
 
     running: Running
-    statistics: Statistics | None
+    statistics: RunningStatistics | None
     bounds: Float[Array, "nu 2"]
     steps: Int[Array, ""]
 

@@ -11,13 +11,13 @@ import eqsim
 from eqsim import AbstractEnv
 from eqsim.wrappers import (
     AbstractConversion,
-    AbstractPrior,
+    AbstractSkillPrior,
     ActionRepeat,
     AutoReset,
     DelayAction,
-    layers,
+    nested_envs,
+    RunningStatistics,
     Skills,
-    Statistics,
     TimeLimit,
 )
 
@@ -71,10 +71,10 @@ class SkillSpace(eqx.Module):
     """
 
     layout: Layout
-    prior: AbstractPrior
-    observations: Statistics | None
-    descriptors: Statistics | None
-    changes: Statistics | None
+    prior: AbstractSkillPrior
+    observations: RunningStatistics | None
+    descriptors: RunningStatistics | None
+    changes: RunningStatistics | None
 
     @staticmethod
     def create(
@@ -166,15 +166,17 @@ _HARMLESS = AbstractConversion, ActionRepeat, AutoReset, DelayAction, TimeLimit
 
 def _layout(agent: eqx.Module, env: AbstractEnv, full: bool) -> tuple[Skills, Layout]:
     name = type(agent).__name__
-    held = [layer for layer in layers(env) if isinstance(layer, Skills)]
+    held = [layer for layer in nested_envs(env) if isinstance(layer, Skills)]
     if len(held) != 1:
         raise ValueError(
             f"`{name}` needs an environment with skills, but "
-            f"`{type(list(layers(env))[-1]).__name__}` "
+            f"`{type(list(nested_envs(env))[-1]).__name__}` "
             f"{'gives none' if not held else 'has several wrappers that give them'}. "
             "Use `Skills(env, OneHotSkills(5))`."
         )
-    for layer in itertools.takewhile(lambda layer: layer is not held[0], layers(env)):
+    for layer in itertools.takewhile(
+        lambda layer: layer is not held[0], nested_envs(env)
+    ):
         if not isinstance(layer, _HARMLESS):
             raise ValueError(
                 f"`{name}` reads the skill at the end of an observation, which "
@@ -188,7 +190,7 @@ def _layout(agent: eqx.Module, env: AbstractEnv, full: bool) -> tuple[Skills, La
         known = [n for n in eqsim.ENVS.names() if n.endswith(("_omni", "_uni"))]
         raise ValueError(
             f"`{name}` identifies skills by a descriptor, but "
-            f"`{type(list(layers(env))[-1]).__name__}` has none. These environments "
+            f"`{type(list(nested_envs(env))[-1]).__name__}` has none. These environments "
             f"have one: {', '.join(known)}. Or add one with a wrapper "
             "(`TorsoPosition`, `FeetContact`), or use the whole observation "
             "(`descriptor_full_state=True`)."

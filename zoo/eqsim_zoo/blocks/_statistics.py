@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jaxtyping import Array, Bool, Float
 
-from eqsim.wrappers import Statistics
+from eqsim.wrappers import RunningStatistics
 
 from ._encoding import check_vector, is_image, is_vector, named
 from ._parallel import replicate
 
 
-ObservationStatistics: TypeAlias = Statistics | dict[str, Statistics]
+ObservationStatistics: TypeAlias = RunningStatistics | dict[str, RunningStatistics]
 _Statistics = TypeVar("_Statistics", bound=ObservationStatistics | None)
 
 LIMIT = 10.0
@@ -30,17 +30,19 @@ def init_statistics(obs: Any) -> Any:
 
     - `obs`: a vector, an image, or a dictionary of both, of which shapes and types matter.
 
-    **Returns:** `Statistics` for a vector; else those of each vector, by name.
+    **Returns:** `RunningStatistics` for a vector; else those of each vector, by name.
     """
     return _initial(obs) if is_vector(obs) else init_observation_statistics(obs)
 
 
-def _initial(obs: Any, dtype: Any = None) -> Statistics:
+def _initial(obs: Any, dtype: Any = None) -> RunningStatistics:
     none = jnp.zeros(obs.shape, dtype or obs.dtype)
-    return Statistics(jnp.ones((), none.dtype), none, none + 1.0)
+    return RunningStatistics(jnp.ones((), none.dtype), none, none + 1.0)
 
 
-def init_observation_statistics(obs: Any, dtype: Any = None) -> dict[str, Statistics]:
+def init_observation_statistics(
+    obs: Any, dtype: Any = None
+) -> dict[str, RunningStatistics]:
     """Return initial statistics of the vectors of an observation, by name.
 
     **Arguments:**
@@ -51,7 +53,7 @@ def init_observation_statistics(obs: Any, dtype: Any = None) -> dict[str, Statis
     return {k: _initial(x, dtype) for k, x in vectors.items()}
 
 
-def observation_statistics(obs: Any) -> dict[str, Statistics]:
+def observation_statistics(obs: Any) -> dict[str, RunningStatistics]:
     """Return the statistics of the vectors of many observations, along the first axis.
 
     ??? cite "Reference"
@@ -67,7 +69,7 @@ def observation_statistics(obs: Any) -> dict[str, Statistics]:
         mean = mean + jnp.mean(rows - mean[None], axis=0)
         spread = jnp.sum((rows - mean[None]) ** 2, axis=0)
         count = jnp.full((), rows.shape[0], rows.dtype)
-        found[name] = Statistics(count, mean, spread)
+        found[name] = RunningStatistics(count, mean, spread)
     return found
 
 
@@ -87,7 +89,7 @@ def update_statistics(
     if isinstance(statistics, dict):
         rows = named(obs)
         new = {k: _updated(each, rows[k], valid) for k, each in statistics.items()}
-    elif isinstance(statistics, Statistics):
+    elif isinstance(statistics, RunningStatistics):
         new = _updated(statistics, obs, valid)
     else:
         new = None
@@ -95,16 +97,16 @@ def update_statistics(
 
 
 def _updated(
-    statistics: Statistics,
+    statistics: RunningStatistics,
     obs: Float[Array, "rows nobs"],
     valid: Bool[Array, " rows"] | None,
-) -> Statistics:
+) -> RunningStatistics:
     weight = jnp.ones(obs.shape[0], obs.dtype)
     if valid is not None:
         weight = weight * valid.astype(obs.dtype)
     count = jnp.sum(weight)
     mean = weight @ obs / jnp.maximum(count, 1.0)
-    new = Statistics(count, mean, weight @ (obs - mean[None]) ** 2)
+    new = RunningStatistics(count, mean, weight @ (obs - mean[None]) ** 2)
     pair = lambda x, y: jnp.stack([x, y])
     return replicate(jtu.tree_map(pair, statistics, new).merged())
 
@@ -117,7 +119,7 @@ def normalize(statistics: ObservationStatistics | None, obs: Any) -> Any:
     """
     if statistics is None:
         return obs
-    if isinstance(statistics, Statistics):
+    if isinstance(statistics, RunningStatistics):
         return _normalized(statistics, obs, "`obs`")
     scaled = lambda k, x: _normalized(statistics[k], x, f"`obs[{k!r}]`")
     one = lambda k, x: scaled(k, x) if k in statistics else x
@@ -126,13 +128,15 @@ def normalize(statistics: ObservationStatistics | None, obs: Any) -> Any:
     return {k: one(k, x) for k, x in obs.items()}
 
 
-def _normalized(statistics: Statistics, x: Any, name: str) -> Float[Array, "..."]:
+def _normalized(
+    statistics: RunningStatistics, x: Any, name: str
+) -> Float[Array, "..."]:
     check_vector(name, x, statistics.mean.shape[-1])
     return jnp.clip(statistics.normalize(x), -LIMIT, LIMIT)
 
 
 def denormalize(
-    statistics: Statistics, x: Float[Array, " nobs"]
+    statistics: RunningStatistics, x: Float[Array, " nobs"]
 ) -> Float[Array, " nobs"]:
     """Invert `normalize`, within `LIMIT`."""
     # The difference of two, as the small number in the root is not ours.

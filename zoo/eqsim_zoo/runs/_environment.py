@@ -15,7 +15,7 @@ import jax.random as jr
 import numpy as np
 
 from eqsim import AbstractEnv
-from eqsim.wrappers import AbstractWrapper, layers
+from eqsim.wrappers import AbstractWrapper, nested_envs
 
 from ._values import encode
 
@@ -38,7 +38,7 @@ def env_name(env: AbstractEnv | None) -> str:
     """Return the names of an environment and its wrappers."""
     if env is None:
         return "no environment"
-    return " in ".join([type(layer).__name__ for layer in layers(env)][::-1])
+    return " in ".join([type(layer).__name__ for layer in nested_envs(env)][::-1])
 
 
 def env_values(env: AbstractEnv | None) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def env_values(env: AbstractEnv | None) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     seen: dict[str, int] = {}
-    for layer in [] if env is None else layers(env):
+    for layer in [] if env is None else nested_envs(env):
         name = type(layer).__name__
         seen[name] = seen.get(name, 0) + 1
         # The second of two wrappers of one class is `Name#2`.

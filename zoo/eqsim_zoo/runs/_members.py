@@ -13,7 +13,7 @@ from jaxtyping import Array, Int, Key
 
 from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent
 from eqsim.bridges import check_count, check_type
-from eqsim.wrappers import layers, PooledResets
+from eqsim.wrappers import nested_envs, PooledResets
 
 from ..blocks._environments import member_key
 from ..data import Dataset
@@ -145,7 +145,7 @@ _init = eqx.filter_jit(_start)
 
 
 def _pools(env: AbstractEnv) -> list[Any]:
-    return [x.starts for x in layers(env) if isinstance(x, PooledResets)]
+    return [x.starts for x in nested_envs(env) if isinstance(x, PooledResets)]
 
 
 def agents_given(agent: Any) -> list[AbstractAgent]:

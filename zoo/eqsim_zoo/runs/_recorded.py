@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent, Timestep
 from eqsim.envs import ResetOptions
-from eqsim.wrappers import AbstractPassThrough, layers, Lifetime
+from eqsim.wrappers import AbstractStateless, Lifetime, nested_envs
 
 from ..agents._goal_agent import AbstractGoalAgent
 from ..agents._offline import (
@@ -38,7 +38,7 @@ from ..vision import observation_statistics
 from ._members import agents_given
 
 
-class Recorded(AbstractPassThrough):
+class Recorded(AbstractStateless):
     """An environment with a dataset.
 
     **Arguments:**
@@ -111,7 +111,7 @@ class Offline(AbstractOnlineAgent):
                 _prepared(self, _create(self, key_agent, env), env), key
             )
         learned = self.agent.init(key_agent, env)
-        recorded = [layer for layer in layers(env) if isinstance(layer, Recorded)]
+        recorded = [layer for layer in nested_envs(env) if isinstance(layer, Recorded)]
         if recorded:
             learned = _prepared(self, learned, recorded[0].data)
         return OfflineState(learned, key)
@@ -171,7 +171,7 @@ def recording(agent: eqx.Module, source: AbstractEnv | Dataset) -> Dataset:
     """
     if isinstance(source, Dataset):
         return source
-    for layer in layers(source):
+    for layer in nested_envs(source):
         if isinstance(layer, Recorded):
             return layer.data
     raise ValueError(

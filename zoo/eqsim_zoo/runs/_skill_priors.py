@@ -4,7 +4,7 @@ from typing import Any
 
 from eqsim import AbstractEnv
 from eqsim.wrappers import (
-    AbstractPrior,
+    AbstractSkillPrior,
     NormalSkills,
     OneHotSkills,
     Skills,
@@ -44,7 +44,7 @@ def with_skills(env: AbstractEnv, text: str) -> Skills:
     return Skills(env, prior_of(prior), **options)
 
 
-def prior_of(text: str) -> AbstractPrior:
+def prior_of(text: str) -> AbstractSkillPrior:
     """Return a prior of skills given as text, such as `one_hot:5`.
 
     **Raises:** `ValueError` if the name or the size is invalid.

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 import eqsim
 from eqsim import AbstractEnv
 from eqsim.bridges import check_count
-from eqsim.wrappers import AbstractDescriptor, layers
+from eqsim.wrappers import AbstractDescriptor, nested_envs
 
 from ..agents._dads import DADS
 from ..agents._skill_agent import AbstractSkillAgent, SkillState
@@ -205,7 +205,7 @@ def _follow(agent, state, env, keys, skills, length):
 def _limits(state: SkillState, env: AbstractEnv) -> np.ndarray | None:
     if state.world.layout.full:
         return None
-    for layer in layers(env):
+    for layer in nested_envs(env):
         if isinstance(layer, AbstractDescriptor):
             return np.asarray(layer.descriptor_range)
     return None

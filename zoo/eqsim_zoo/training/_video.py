@@ -16,7 +16,7 @@ import eqsim
 from eqsim import AbstractEnv, agent_policy, System, TimeLimit, Timestep
 from eqsim.bridges import check_count
 from eqsim.render import images, NoOpenGL, write_gif
-from eqsim.wrappers import robot
+from eqsim.wrappers import episode_robot
 
 from ..blocks import device_mesh, replicate
 from ..blocks._environments import evaluation_env, evaluation_key
@@ -169,7 +169,7 @@ def _episode(
     policy = agent_policy(agent, members.pick(state, member))
     trajectory = eqsim.rollout(env, policy, key, length, stop=_done)
     states = jtu.tree_map(lambda x: x[::every], trajectory.state)
-    sys = eqx.filter_vmap(lambda state: robot(env, state))(states)
+    sys = eqx.filter_vmap(lambda state: episode_robot(env, state))(states)
     q = eqx.filter_vmap(lambda state: env.physics(state).q)(states)
     dt = jnp.asarray(every * env.dt)
     return replicate(Episode(sys, q, trajectory.valid[::every], dt))

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 import eqsim
 from eqsim import AbstractEnv, Timestep
-from eqsim.wrappers import ScaleAction, Statistics
+from eqsim.wrappers import RunningStatistics, ScaleAction
 
 from .._nonfinite import count_nonfinite, nonfinite_flags
 from .._parallel import map_shards, shard_batch
@@ -34,10 +34,12 @@ class Perturbations(eqx.Module):
 def evaluate_policies(
     env: AbstractEnv,
     policies: Any,
-    statistics: Statistics | None,
+    statistics: RunningStatistics | None,
     keys: Key[Array, "policies episodes"],
     length: int,
-) -> tuple[Float[Array, "policies episodes"], Statistics | None, dict[str, Array]]:
+) -> tuple[
+    Float[Array, "policies episodes"], RunningStatistics | None, dict[str, Array]
+]:
     """Compute the returns of policies in whole episodes.
 
     Equal keys give equal initial states, so policies are compared in the same episodes
@@ -79,10 +81,10 @@ def evaluate_policies(
 def evaluate_pairs(
     env: AbstractEnv,
     policies: Any,
-    statistics: Statistics | None,
+    statistics: RunningStatistics | None,
     key: PRNGKeyArray,
     length: int,
-) -> tuple[Float[Array, "pairs 2"], Statistics | None, dict[str, Array]]:
+) -> tuple[Float[Array, "pairs 2"], RunningStatistics | None, dict[str, Array]]:
     """Compute the returns of pairs of policies. Both policies of a pair start from the
     same states, so that only the policies differ.
 

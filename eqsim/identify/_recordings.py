@@ -1,4 +1,4 @@
-"""Recordings of a robot: times, commands and channels."""
+"""Recordings of a robot: times, commands and channels; their files."""
 
 import os
 import pathlib
@@ -66,10 +66,42 @@ class Recording:
 
     def cut(self, start: float, stop: float) -> "Recording":
         """Return the samples from `start` to `stop`, s, as a recording of the same run."""
-        chosen = (self.time >= start) & (self.time <= stop)
-        channels = {key: value[chosen] for key, value in self.channels.items()}
-        args = self.time[chosen], self.ctrl[chosen], channels
-        return Recording(*args, name=self.name, run=self.run)
+        return self.rows((self.time >= start) & (self.time <= stop))
+
+    def rows(
+        self, rows: Any, derived: Mapping[str, np.ndarray] | None = None
+    ) -> "Recording":
+        """Return some samples as a recording of the same run.
+
+        **Arguments:**
+
+        - `rows`: indices or a mask of the samples.
+        - `derived`: channels that are added, with one row for each of these samples.
+        """
+        channels = {key: value[rows] for key, value in self.channels.items()}
+        channels |= derived or {}
+        return Recording(
+            self.time[rows], self.ctrl[rows], channels, self.name, self.run
+        )
+
+    def channel(self, name: str, columns: int | None = None) -> np.ndarray:
+        """Return a channel.
+
+        **Raises:** `ValueError` if it is missing, or has another number of columns.
+        """
+        if name not in self.channels:
+            raise ValueError(
+                f"Recording {self.name!r} has no channel {name!r}. Its channels are "
+                f"{sorted(self.channels)}. Choose the one with the coordinates by "
+                "`Windows(channel=...)`."
+            )
+        value = self.channels[name]
+        if columns is not None and value.shape[1] != columns:
+            raise ValueError(
+                f"Recording {self.name!r}: channel {name!r} has {value.shape[1]} columns, "
+                f"but the robot has {columns} coordinates."
+            )
+        return value
 
 
 def uninterrupted(time: np.ndarray, gap: float | None) -> list[slice]:
@@ -86,7 +118,50 @@ def uninterrupted(time: np.ndarray, gap: float | None) -> list[slice]:
     return [slice(a, b) for a, b in zip(ends, ends[1:])]
 
 
-def save(path: str | os.PathLike, recordings: Recording | Sequence[Recording]) -> None:
+def inner_rows(
+    recording: Recording, gap: float | None, count: int, setting: str
+) -> np.ndarray:
+    """Return the rows with `count` samples on each side, without interruption.
+
+    **Raises:** `ValueError` with the name of the setting, if there are fewer than two.
+    """
+    parts = uninterrupted(recording.time, gap)
+    kept = [np.arange(part.start + count, part.stop - count) for part in parts]
+    rows = np.concatenate(kept)
+    if len(rows) < 2:
+        raise ValueError(
+            f"Recording {recording.name!r} has fewer than 2 rows with {count} samples on "
+            f"each side. Choose a smaller `{setting}`, or a longer recording."
+        )
+    return rows
+
+
+def split(
+    recordings: Sequence[Recording], share: float = 0.25, seed: int = 0
+) -> tuple[list[Recording], list[Recording]]:
+    """Split recordings at random into those to fit and those to validate, by run.
+
+    **Arguments:**
+
+    - `share`: share of the runs that are held out; at least one run.
+
+    **Raises:** `ValueError` if there is only one run.
+    """
+    runs = sorted({recording.run for recording in recordings})
+    if len(runs) < 2:
+        raise ValueError(
+            f"All recordings belong to run {runs[0]!r}: at least two runs are required to "
+            "hold one out. Give independent recordings different `run`."
+        )
+    count = min(max(1, round(share * len(runs))), len(runs) - 1)
+    chosen = set(np.random.default_rng(seed).permutation(runs)[:count].tolist())
+    held = [recording for recording in recordings if recording.run in chosen]
+    return [r for r in recordings if r.run not in chosen], held
+
+
+def save_recordings(
+    path: str | os.PathLike, recordings: Recording | Sequence[Recording]
+) -> None:
     """Write recordings with the same channels to one `.npz` file, without pickles."""
     runs = [recordings] if isinstance(recordings, Recording) else list(recordings)
     if not runs:
@@ -111,7 +186,7 @@ def save(path: str | os.PathLike, recordings: Recording | Sequence[Recording]) -
         np.savez(file, allow_pickle=False, **arrays)
 
 
-def load(
+def load_recordings(
     path: str | os.PathLike,
     *,
     ctrl: str | None = "ctrl",
@@ -126,7 +201,7 @@ def load(
 
     **Arguments:**
 
-    - `path`: file, as written by `save` or with arrays under other names.
+    - `path`: file, as written by `save_recordings` or with arrays under other names.
     - `ctrl`: array with the commands. None: there are none.
     - `channels`: array in the file for each channel; by default every other array with
         one row per sample.

@@ -1,10 +1,15 @@
-"""Cost, gradient and Gauss-Newton matrix of all windows, in one compiled pass.
+r"""The problem of a fit: cost, gradient and Gauss-Newton matrix of all windows.
 
 The state at the start of a window only acts on its own residuals. So the Jacobian has the
 shape of an arrow, and each window needs `p + nx` tangents, however many windows there are.
+
+Robust losses $\rho(s)$ of a squared residual $s$ in units of the noise have the value and slope
+of a square at zero: $\rho(0) = 0$, $\rho'(0) = 1$. The cost is $\tfrac12 \sum \rho(s)$, and
+Gauss-Newton weighs residuals by $\rho'(s)$.
 """
 
-from typing import NamedTuple
+import abc
+from typing import ClassVar, NamedTuple, TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -12,17 +17,129 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._errors import check_numbers
 from ..kinematics import difference, integrate
 from ..model import System
+from ..model.arrays import as_array
 from ..pipelines import AbstractPipeline
-from ._measure import AbstractMeasurement
-from ._objective import AbstractObjective, Physics
-from ._robust import AbstractLoss
+from ._channels import AbstractMeasurement
+from ._objectives import AbstractObjective, Physics
 from ._unknowns import AbstractUnknown, applied, Model, parts_of
 from ._windows import Batch
 
 
-class Problem(eqx.Module):
+class AbstractLoss(eqx.Module):
+    """A loss of squared residuals."""
+
+    if TYPE_CHECKING:
+        # Type checkers would take an `AbstractVar` for the first argument of subclasses.
+        per_window: ClassVar[bool]
+    else:
+        per_window: eqx.AbstractVar[bool]
+
+    @abc.abstractmethod
+    def value(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+        r"""Compute $\rho$."""
+
+    @abc.abstractmethod
+    def weight(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+        r"""Compute $\rho'$."""
+
+
+def consistency(loss: AbstractLoss) -> float:
+    r"""Compute $E[\rho'(z^2) z^2]$ of a standard normal $z$: with it, the noise of normal
+    residuals is estimated without bias (Huber's proposal 2)."""
+    if loss.per_window:
+        return float(loss.weight(jnp.ones(())))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    square = jnp.asarray(nodes**2)
+    values = np.asarray(loss.weight(square) * square)
+    return float((weights * values).sum() / weights.sum())
+
+
+def _check_width(loss: "HuberLoss | CauchyLoss | GemanMcClureLoss") -> None:
+    name = f"{type(loss).__name__}.width"
+    check_numbers(name, loss.width, lambda x: x > 0.0, "positive")
+
+
+class SquareLoss(AbstractLoss):
+    """Least squares."""
+
+    per_window: bool = eqx.field(static=True, default=False)
+
+    def value(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+        return square
+
+    def weight(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+        return jnp.ones_like(square)
+
+
+class HuberLoss(AbstractLoss):
+    """Quadratic, then linear.
+
+    **Arguments:**
+
+    - `width`: residual at which it becomes linear, in units of the noise.
+    - `per_window`: true if $s$ is the mean over a window, so that whole windows are
+        discounted, instead of single samples.
+    """
+
+    width: Float[Array, ""] = eqx.field(converter=as_array, default=1.345)
+    per_window: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        _check_width(self)
+
+    def value(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+        inside = square < self.width**2
+        root = jnp.sqrt(jnp.where(inside, 1.0, square))
+        return jnp.where(inside, square, self.width * (2 * root - self.width))
+
+    def weight(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+        inside = square < self.width**2
+        root = jnp.sqrt(jnp.where(inside, 1.0, square))
+        return jnp.where(inside, 1.0, self.width / root)
+
+
+class CauchyLoss(AbstractLoss):
+    r"""$w^2 \log(1 + s/w^2)$: outliers count less and less.
+
+    **Arguments:** see `HuberLoss`.
+    """
+
+    width: Float[Array, ""] = eqx.field(converter=as_array, default=2.385)
+    per_window: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        _check_width(self)
+
+    def value(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+        return self.width**2 * jnp.log1p(square / self.width**2)
+
+    def weight(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+        return 1.0 / (1.0 + square / self.width**2)
+
+
+class GemanMcClureLoss(AbstractLoss):
+    r"""$s / (1 + s/w^2)$: outliers have a bounded cost.
+
+    **Arguments:** see `HuberLoss`.
+    """
+
+    width: Float[Array, ""] = eqx.field(converter=as_array, default=3.0)
+    per_window: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        _check_width(self)
+
+    def value(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+        return square / (1.0 + square / self.width**2)
+
+    def weight(self, square: Float[Array, "..."]) -> Float[Array, "..."]:
+        return 1.0 / (1.0 + square / self.width**2) ** 2
+
+
+class FitProblem(eqx.Module):
     """Everything that a fit needs.
 
     **Arguments:**
@@ -65,7 +182,8 @@ class Problem(eqx.Module):
     def scales(self, theta: Float[Array, " p"]) -> np.ndarray:
         """Return a large change of each value, in its own unit."""
         pairs = zip(self.unknowns, self.parts(theta))
-        return np.concatenate([u.scales(np.asarray(u.values(x))) for u, x in pairs])
+        values = [(u.transform, np.asarray(u.values(x))) for u, x in pairs]
+        return np.concatenate([t.scales(value) for t, value in values])
 
     def prior(self, theta: Float[Array, " p"]) -> Array:
         """Compute the cost of the priors of the parameters."""
@@ -103,7 +221,7 @@ class Blocks(NamedTuple):
 
 @eqx.filter_jit
 def evaluate(
-    problem: Problem, theta: Float[Array, " p"], starts: Float[Array, "k nx"]
+    problem: FitProblem, theta: Float[Array, " p"], starts: Float[Array, "k nx"]
 ) -> Blocks:
     """Compute cost, gradient and Gauss-Newton matrix of each window.
 
@@ -128,7 +246,7 @@ def evaluate(
 
 @eqx.filter_jit
 def residuals(
-    problem: Problem, theta: Float[Array, " p"], starts: Float[Array, "k nx"]
+    problem: FitProblem, theta: Float[Array, " p"], starts: Float[Array, "k nx"]
 ) -> dict[str, Float[Array, "k m _"]]:
     """Compute the residuals of all windows, in the units of each channel."""
     f = lambda start, row: _window(problem, theta, start, row)[0]
@@ -136,13 +254,13 @@ def residuals(
 
 
 @eqx.filter_jit
-def prior_terms(problem: Problem, theta: Float[Array, " p"]):
+def prior_terms(problem: FitProblem, theta: Float[Array, " p"]):
     """Compute cost, gradient and Hessian of the priors of the parameters."""
     gradient = jax.grad(problem.prior)
     return problem.prior(theta), gradient(theta), jax.jacfwd(gradient)(theta)
 
 
-def _moved(problem: Problem, starts: Array, batch: Batch) -> tuple[Array, Array]:
+def _moved(problem: FitProblem, starts: Array, batch: Batch) -> tuple[Array, Array]:
     move = lambda s, row: start_of(problem.sys, s, row)
     return jax.vmap(move)(starts, batch)
 
@@ -153,7 +271,7 @@ def start_of(sys: System, start: Float[Array, " nx"], row: Batch):
     return integrate(sys, row.q, step[:nv]), row.qd + step[nv:]
 
 
-def _window(problem: Problem, theta: Array, start: Array, row: Batch):
+def _window(problem: FitProblem, theta: Array, start: Array, row: Batch):
     """Compute residuals by channel, and the state where the next window starts."""
     physics = Physics(problem.pipeline, problem.measure, problem.steps, problem.rows)
     model = problem.model(theta)
@@ -162,7 +280,9 @@ def _window(problem: Problem, theta: Array, start: Array, row: Batch):
     return out.channels, out.end
 
 
-def _reduced(problem: Problem, channels, slopes, end, row: Batch, following) -> Blocks:
+def _reduced(
+    problem: FitProblem, channels, slopes, end, row: Batch, following
+) -> Blocks:
     by_channel, by_end = slopes
     names = list(channels)
     count = lambda name: channels[name].shape[1]
@@ -203,7 +323,7 @@ def _reduced(problem: Problem, channels, slopes, end, row: Batch, following) -> 
     )
 
 
-def _jump(problem: Problem, end, by_end, row: Batch, following):
+def _jump(problem: FitProblem, end, by_end, row: Batch, following):
     """Compute the jump from the end of this window to the start of the next, in units
     of its allowed size, with derivatives."""
     sys, (next_q, next_qd, sd) = problem.sys, following

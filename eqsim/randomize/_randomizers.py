@@ -1,17 +1,26 @@
+"""Random changes of robots.
+
+In this order: the kinds of randomizers with the functions that make them, a fixed batch of
+robots, and the presets of eqsim's environments.
+"""
+
 import abc
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
+from ..envs import AbstractEnv
 from ..model import System
 from ..model.arrays import as_array
+from ..model.changes import changed_parameters, with_same_structure
 
 
 Where = Callable[[System], Any]
@@ -43,7 +52,7 @@ class Chain(AbstractRandomizer):
 
 
 class Uniform(AbstractRandomizer):
-    """Uniformly distributed values or factors; see `uniform` and `scale`."""
+    """Uniformly distributed values or factors; see `uniform` and `uniform_factor`."""
 
     where: Where = eqx.field(static=True)
     low: Float[Array, "..."] = eqx.field(converter=as_array)
@@ -128,7 +137,9 @@ def uniform(where: Where, low: Any, high: Any, *, shared: bool = False) -> Unifo
     return Uniform(where, low, high, False, shared)
 
 
-def scale(where: Where, low: Any, high: Any, *, shared: bool = False) -> Uniform:
+def uniform_factor(
+    where: Where, low: Any, high: Any, *, shared: bool = False
+) -> Uniform:
     """Multiply parameters by factors drawn uniformly from `low` to `high`.
 
     **Arguments:** as for `uniform`. To scale masses, see `masses`.
@@ -214,3 +225,138 @@ def _check_order(name: str, low, high) -> None:
             f"`low` must not exceed `high` in a uniform draw, got low = {low} and high "
             f"= {high} for `sys{name}`."
         )
+
+
+def batched_env(
+    env: AbstractEnv,
+    randomize: Callable[[jax.Array, System], System],
+    key: Key[jax.Array, " batch"],
+) -> tuple[AbstractEnv, Any]:
+    """Draw one robot per key, and batch only the parameters that `randomize` changes.
+
+    Shared parameters keep their shape, so compiled programs load them once instead of
+    once per environment.
+
+    ```python
+    robots, axes = randomize.batched_env(env, randomize.masses(0.5, 2.0), keys)
+    states, _ = eqx.filter_vmap(lambda env, key: env.reset(key), in_axes=(axes, 0))(
+        robots, keys_reset
+    )
+    trajectory = eqsim.rollout(robots, policy, keys_rollout, 100, env_axes=axes)
+    ```
+
+    **Arguments:**
+
+    - `env`: environment of one robot.
+    - `randomize`: function `(key, sys) -> sys`. A parameter counts as unchanged if the
+        returned robot contains the identical array object.
+    - `key`: one key per environment.
+
+    **Returns:** the environment with batched parameters, and its axes: a tree like the
+    environment with 0 for batched arrays and None elsewhere, for `env_axes` of
+    `eqsim.rollout` and `in_axes` of `eqx.filter_vmap`.
+
+    **Raises:** `ValueError` if `randomize` changes a shape, a type or the structure of the
+    robot, or no parameter at all.
+    """
+    sys = env.sys
+
+    def draw(one):
+        new = randomize(one, sys)
+        new = with_same_structure(sys, new, "The robot that `randomize` returns")
+        return changed_parameters(sys, new)
+
+    changed = jax.vmap(draw)(key)
+    if not jtu.tree_leaves(changed):
+        raise ValueError(
+            "`randomize` returns the robot unchanged, so there is nothing to batch. "
+            "Return a changed copy, for instance by `eqx.tree_at`."
+        )
+    is_none = lambda x: x is None
+    leaf_axes = jtu.tree_map(
+        lambda x: None if x is None else 0, changed, is_leaf=is_none
+    )
+    shared = jtu.tree_map(lambda _: None, env)
+    axes = eqx.tree_at(lambda e: e.sys, shared, leaf_axes, is_leaf=is_none)
+    return eqx.tree_at(lambda e: e.sys, env, eqx.combine(changed, sys)), axes
+
+
+def _damping(sys: System):
+    return sys.joints.damping
+
+
+def _friction(sys: System):
+    return sys.geoms.friction
+
+
+def _gear(sys: System):
+    return sys.actuators.gear
+
+
+def _gravity(sys: System):
+    return sys.gravity
+
+
+def _armature(sys: System):
+    return sys.joints.armature
+
+
+def _medium(sys: System):
+    return sys.density, sys.viscosity
+
+
+_WITHOUT_GRAVITY = ("point_mass", "pusher", "reacher", "swimmer")
+_WITHOUT_CONTACT = (
+    "point_mass",
+    "inverted_double_pendulum",
+    "inverted_pendulum",
+    "reacher",
+    "swimmer",
+)
+
+
+def presets(name: str = "") -> dict[str, AbstractRandomizer]:
+    """Return the randomization presets of an environment, by name.
+
+    `default` is moderate: masses (with inertias) by 20 %, damping by 30 %, gears by 15
+    %, friction by 40 %. `hard` uses factors up to about 2. `masses` and `motors` change
+    one group of parameters; `gravity`, `friction` and `medium` do as well, and exist
+    only for robots that they affect.
+
+    **Arguments:**
+
+    - `name`: name of the environment. Variants such as `ant_uni` have the presets of
+        `ant`; environments of other packages have the general ones.
+    """
+    base = name.removesuffix("_uni").removesuffix("_omni")
+    motors, gravity = (
+        uniform_factor(_gear, 0.6, 1.4),
+        uniform_factor(_gravity, 0.8, 1.2, shared=True),
+    )
+    single: dict[str, AbstractRandomizer] = {
+        "masses": masses(0.5, 1.5),
+        "motors": motors,
+    }
+    slight = [
+        masses(0.8, 1.2),
+        uniform_factor(_damping, 0.7, 1.3),
+        uniform_factor(_gear, 0.85, 1.15),
+    ]
+    wide = [
+        masses(0.5, 1.5),
+        uniform_factor(_damping, 0.3, 2.0),
+        uniform_factor(_armature, 0.5, 2.0),
+    ]
+    wide.append(motors)
+    if base not in _WITHOUT_GRAVITY:
+        single["gravity"] = gravity
+        wide.append(uniform_factor(_gravity, 0.9, 1.1, shared=True))
+    if base not in _WITHOUT_CONTACT:
+        single["friction"] = uniform_factor(_friction, 0.3, 2.0, shared=True)
+        slight.append(uniform_factor(_friction, 0.6, 1.4, shared=True))
+        wide.append(single["friction"])
+    if base == "swimmer":
+        single["medium"] = uniform_factor(_medium, 0.3, 2.0)
+        slight.append(uniform_factor(_medium, 0.8, 1.2))
+        wide.append(single["medium"])
+    return single | {"default": chain(*slight), "hard": chain(*wide)}
