@@ -12,7 +12,7 @@ from jax import lax
 from jax.extend.core import Literal
 from kernels.harness import assert_close, assert_same, Kernel, WIDTH
 
-from eqsim._kernels import _grouping, _scalarize
+from eqsim._kernels import _grouping, _translation as _scalarize
 from eqsim._kernels._graph import LANE
 
 

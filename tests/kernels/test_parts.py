@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from kernels.harness import compare, Kernel
 
-from eqsim._kernels import _compile, _emit_object, _parts, _schedule
+from eqsim._kernels import _compile, _object as _emit_object, _parts, _schedule
 
 
 @pytest.fixture

@@ -208,7 +208,7 @@ def test_extra_large():
 
 
 def test_too_long_for_a_kernel(monkeypatch):
-    from eqsim._kernels import _scalarize
+    from eqsim._kernels import _translation as _scalarize
 
     monkeypatch.setattr(_scalarize, "LARGEST", 10)
     kernel = Kernel(lambda x: (jnp.sin(x) + jnp.cos(x) * x,))
