@@ -11,7 +11,7 @@ which adds cotangents to the rows of the tables. Both compute $f$ again: nothing
 each row, and the cost follows the number of rows that are used, not the capacity.
 
 Rows are visited one by one in kernels, which have rules of their own
-(`_kernels/_list_sums.py`). Elsewhere, the rows of all environments are computed together, one
+(`_kernels/_reductions.py`). Elsewhere, the rows of all environments are computed together, one
 in each lane (`_lanes.py`).
 """
 

@@ -49,7 +49,7 @@ from ._derivatives import (
     wanted_results,
     wanted_variables,
 )
-from ._operations import COMPOSITES, Element, OPERATIONS, partials_of
+from ._operations import Element, PARTIALS, SMOOTH
 from ._primitives import elementwise
 from ._translation import (
     called,
@@ -174,11 +174,9 @@ def _by_jax(forward: Forward, eqn, operands, tangents) -> tuple[list[Value], Tan
 # Rules of primitives.
 
 
-@forward_rule(*OPERATIONS, *COMPOSITES)
+@forward_rule(*SMOOTH)
 def _elementwise(forward: Forward, eqn, operands, tangents, *_):
-    partials, aval = partials_of(eqn.primitive.name), eqn.outvars[0].aval
-    if partials is None:
-        return None
+    partials, aval = PARTIALS[eqn.primitive.name], eqn.outvars[0].aval
     moving = []
     for partial, var, rate in zip(partials, eqn.invars, tangents, strict=True):
         if rate is None:

@@ -164,13 +164,6 @@ def power(graph: Graph, x: int, exponent: int, dtype: str) -> int:
     return result
 
 
-def partials_of(primitive: str) -> tuple[Partial, ...] | None:
-    """Return the partial derivatives of an element-wise primitive; None where JAX
-    differentiates."""
-    row = COMPOSITES.get(primitive) or OPERATIONS.get(primitive)
-    return None if row is None else row.partials
-
-
 # Values on constants.
 
 
@@ -739,3 +732,11 @@ COMPOSITES: dict[str, Composite] = {
         (None, _inside, None),
     ),
 }
+PARTIALS = {
+    name: row.partials
+    for name, row in (OPERATIONS | COMPOSITES).items()
+    if row.partials is not None
+}
+"""Partial derivatives of the element-wise primitives that have any."""
+SMOOTH = [name for name, partials in PARTIALS.items() if partials != FLAT]
+"""Element-wise primitives that vary smoothly and that JAX need not differentiate."""

@@ -14,7 +14,7 @@ from ._derivatives import (
     wanted_results,
 )
 from ._graph import Loop
-from ._operations import COMPOSITES, convert, Element, OPERATIONS, partials_of, select
+from ._operations import convert, Element, PARTIALS, select, SMOOTH
 from ._primitives import are_known, elementwise, gathered, window_of
 from ._reductions import balanced
 from ._reverse import Cotangents, Passes, Reverse, reverse_rule
@@ -24,11 +24,9 @@ from ._translation import dtype_of, RULES, scan_dependence, scan_sizes
 # Primitives.
 
 
-@reverse_rule(*OPERATIONS, *COMPOSITES)
+@reverse_rule(*SMOOTH)
 def _elementwise(reverse: Reverse, eqn, operands, active, *_):
-    partials, aval = partials_of(eqn.primitive.name), eqn.outvars[0].aval
-    if partials is None:
-        return None
+    partials, aval = PARTIALS[eqn.primitive.name], eqn.outvars[0].aval
     pairs = list(zip(eqn.invars, partials, active, strict=True))
     if any(on and (p is None or v.aval.shape != aval.shape) for v, p, on in pairs):
         return None

@@ -13,6 +13,7 @@ import pytest
 from kernels.harness import Kernel
 
 from eqsim._kernels import _compile, _programs
+from eqsim._kernels._llvm import Module, Uses
 
 
 def polynomial(k: int):
@@ -51,7 +52,7 @@ def objects(place) -> list:
 def loads(key="key", text=None) -> bytes:
     """The code of a key, where compiling is an error if `text` is None."""
 
-    def compile() -> str:
+    def compile() -> Module:
         if text is None:
             raise AssertionError("compiled")
         return text
@@ -61,7 +62,11 @@ def loads(key="key", text=None) -> bytes:
     return _compile.stored(key)
 
 
-MODULE = "define i32 @handler() {\n  ret i32 0\n}\n"
+def module(name: str) -> Module:
+    return Module(1, [], {}, f"define i32 @{name}() {{\n  ret i32 0\n}}\n", Uses())
+
+
+MODULE = module("handler")
 
 
 def test_an_object_is_kept(place):
@@ -96,9 +101,7 @@ def test_a_damaged_object_is_compiled_again(place, kind):
 
 def test_an_object_that_does_not_load_is_compiled_again(place):
     """The digest is right, but the code is that of nothing."""
-    _compile.store(
-        "key", _compile.object_code("define i32 @other() {\n  ret i32 0\n}\n")
-    )
+    _compile.store("key", _compile.object_code(module("other")))
     assert loads(text=MODULE) == loads()
 
 
