@@ -40,7 +40,9 @@ def compiled(monkeypatch, nothing_compiled) -> list[str]:
     found: list[str] = []
     code = _programs.object_code
     monkeypatch.setattr(
-        _programs, "object_code", lambda module: found.append(module.text()) or code(module)
+        _programs,
+        "object_code",
+        lambda module: found.append(module.text()) or code(module),
     )
     return found
 
