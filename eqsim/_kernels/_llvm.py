@@ -53,13 +53,13 @@ class Helper(NamedTuple):
     """A function of the module that chunks call.
 
     - `name`: the operation; `c_name`: name of the C function that does the same.
-    - `count`: number of arguments.
+    - `arity`: number of arguments.
     - `dtype`, `vector`: type of the arguments, and whether they are vectors.
     """
 
     name: str
     c_name: str
-    count: int
+    arity: int
     dtype: str
     vector: bool
 
@@ -287,7 +287,7 @@ def definition(helper: Helper, width: int, externals: set) -> str:
     if helper.name == "pow":
         return _power(helper, lanes, externals)
     kind = _lane_type(helper.dtype, lanes)
-    names = ["%a", "%b"][: helper.count]
+    names = ["%a", "%b"][: helper.arity]
     lines, result = _calls(helper.c_name, names, helper.dtype, lanes, externals)
     given = ", ".join(f"{kind} {x}" for x in names)
     head = f"define internal {kind} {helper.symbol}({given}) noinline nounwind {{"

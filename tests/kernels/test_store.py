@@ -49,7 +49,7 @@ def objects(place) -> list:
     return sorted(place.glob("*"))
 
 
-def loads(key="key", text=None) -> bytes:
+def loads(key="key", text=None) -> bytes | None:
     """The code of a key, where compiling is an error if `text` is None."""
 
     def compile() -> Module:
@@ -62,8 +62,9 @@ def loads(key="key", text=None) -> bytes:
     return _compile.stored(key)
 
 
-def module(name: str) -> Module:
-    return Module(1, [], {}, f"define i32 @{name}() {{\n  ret i32 0\n}}\n", Uses())
+def module(name: str, result: int = 0) -> Module:
+    text = f"define i32 @{name}() {{\n  ret i32 {result}\n}}\n"
+    return Module(1, [], {}, text, Uses())
 
 
 MODULE = module("handler")
@@ -261,8 +262,8 @@ def test_compilation_leaks_nothing():
 
     def compile(count: int, start: int) -> None:
         for k in range(start, start + count):
-            text = MODULE.replace("ret i32 0", f"ret i32 {k}")
-            _compile.Loaded(_compile.object_code(text)).close()
+            code = _compile.object_code(module("handler", k))
+            _compile.Loaded(code).close()
 
     compile(500, 0)
     before = memory()
