@@ -1,24 +1,51 @@
 """The kernel compiler: functions of one environment, compiled for batches on the CPU.
 
-A jaxpr becomes a lane graph (`_scalarize` and the rules beside it), in which each scalar
-stands for one SIMD vector of W environments; the graph becomes LLVM IR (`_schedule`,
-`_emit`), which LLVM compiles (`_compile`, `_programs`) and XLA calls (`_lowering`). Kernels
-share functions of their own machine code (`_callees`).
-Nothing here knows of robots.
+A function of one environment is a jaxpr on small arrays. A kernel computes it for a batch:
+each scalar of the function becomes one SIMD vector of W environments. The list of the passes
+is `KERNEL_PASSES` in `_passes.py`:
+
+1. *Translate* the jaxpr to a graph of scalars, or its Jacobian-vector or vector-Jacobian
+   product. Small arrays are arrays of nodes, on which moving elements costs nothing;
+   constants are folded and equal nodes merged as they are made.
+2. *Order* the nodes that the results need, depth first, and cut them into chunks.
+3. *Place* the values that one chunk leaves for another in scratch memory.
+4. *Emit* LLVM IR: a function for each chunk, loops and branches around them, and the runtime,
+   which moves numbers in and out and shares the work among threads.
+
+LLVM compiles the result without passes of its own; XLA calls it by its foreign-function
+interface. The files, in reading order:
+
+- `_programs.py`: `call`, the entry for the rest of eqsim: the layout of a batch, kernels in
+  memory and on disk, fallbacks to XLA.
+- `_passes.py`: the list of passes, and what goes through them.
+- `_graph.py`: the graph of scalars; `print(graph)` shows it, one line an operation.
+- `_operations.py`: the table of scalar operations: value, simplification, instruction and
+  partial derivatives.
+- `_arrays.py`: arrays of nodes, arrays in memory, and indices.
+- `_translation.py`: the walk over a jaxpr, and which results depend on which axes of the batch.
+- `_primitives.py`, `_reductions.py`, `_control_flow.py`: rules for JAX's primitives.
+- `_derivatives.py`, `_forward.py`, `_reverse.py`, `_reverse_rules.py`: forward and reverse mode.
+- `_callees.py`: calls of functions with machine code of their own.
+- `_schedule.py`: order, and places in scratch memory.
+- `_llvm.py`, `_emit.py`: LLVM IR of scalar operations and of chunks.
+- `_ffi.py`, `_runtime.py`: XLA's structures; what XLA calls, threads, loops over the batch.
+- `_assumptions.py`: numbers of a robot that are assumed to be 0, 1 or -1.
+- `_compile.py`, `_object.py`: LLVM, the store of machine code, and its keys.
+
+Nothing here knows of robots. Only the modules of layer 0 beside this package (`_batching`,
+`_calls`, `_separate`, `_each`) and `testing` import it, by the names below.
 """
 
 from ._assumptions import pattern_of as pattern_of
 from ._compile import CompileError as CompileError
-from ._lowering import (
+from ._passes import Function as Function
+from ._programs import (
     call as call,
     enabled as enabled,
     fallbacks as fallbacks,
     note as note,
-    recorded_fallbacks as recorded_fallbacks,
-)
-from ._programs import (
-    Function as Function,
     Program as Program,
+    recorded_fallbacks as recorded_fallbacks,
     resulting_patterns as resulting_patterns,
 )
-from ._scalarize import dependence as dependence, Unsupported as Unsupported
+from ._translation import dependence as dependence, Unsupported as Unsupported

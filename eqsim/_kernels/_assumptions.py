@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ._ffi import API, FRAME, INTERNAL, NEW_ERROR
+
 
 _NUMBERS = {b"0": 0.0, b"1": 1.0, b"-": -1.0}
 _OTHER = b"."
@@ -52,8 +54,8 @@ def comparison(
     - `patterns`: assumptions about each argument.
     - `dtypes`: their types.
 
-    **Returns:** definitions, and the lines that set `%differs` in the handler, where the
-    numbers of argument `k` begin at `%ak.v`.
+    **Returns:** definitions, and lines of the handler, where the numbers of argument `k`
+    begin at `%ak.data`. Where numbers differ, they call the kernel without assumptions.
     """
     tables, lines, last = [], [], "false"
     used = {k: pattern for k, pattern in enumerate(patterns) if pattern is not None}
@@ -67,14 +69,14 @@ def comparison(
             f"@mask{k} = internal constant {array} [{_listed(word, mask)}]",
         ]
         lines += [
-            f"  %own_differs{k} = call i1 @differs_{word}(ptr %a{k}v, "
+            f"  %own_differs{k} = call i1 @differs_{word}(ptr %a{k}.data, "
             f"ptr @expected{k}, ptr @mask{k}, i64 {count})",
             f"  %differs{k} = or i1 {last}, %own_differs{k}",
         ]
         last = f"%differs{k}"
     words = sorted({_WORD[dtypes[k]] for k in used})
     lines.append(f"  %differs = or i1 {last}, false")
-    return [*tables, *map(_differs, words)], lines
+    return [*_DEFINITIONS, *tables, *map(_differs, words)], [*lines, _OTHERWISE]
 
 
 def _words(pattern: bytes, dtype: str) -> tuple[list[int], list[int]]:
@@ -155,20 +157,13 @@ REQUEST = "request"
 
 _FAILURE = "A kernel of eqsim cannot be compiled: the log says why."
 
-DEFINITIONS = [
+_DEFINITIONS = [
     f"@{REQUEST} = global ptr null",
     "@general = internal global ptr null",
     f'@failure = internal constant [{len(_FAILURE) + 1} x i8] c"{_FAILURE}\\00"',
 ]
 
-_CREATE_ERROR, _INTERNAL = 48, 13
-
-
-def otherwise(api: int) -> str:
-    """Return the lines of the handler after the comparison: where numbers differ, the
-    kernel without assumptions is called. `api`: offset of XLA's functions in the call
-    frame."""
-    return f"""
+_OTHERWISE = f"""
   br i1 %differs, label %other, label %assumed
 other:
   %made = load atomic ptr, ptr @general acquire, align 8
@@ -185,19 +180,20 @@ general:
   %passed_on = call ptr %function(ptr %frame)
   ret ptr %passed_on
 fail:
-  %fail.api.at = getelementptr i8, ptr %frame, i64 {api}
+  %fail.api.at = {FRAME.at("%frame", "api")}
   %fail.api = load ptr, ptr %fail.api.at
-  %create.at = getelementptr i8, ptr %fail.api, i64 {_CREATE_ERROR}
+  %create.at = {API.at("%fail.api", "error_create")}
   %create = load ptr, ptr %create.at
-  %words = alloca [4 x i64]
-  store i64 32, ptr %words
-  %words1 = getelementptr i64, ptr %words, i64 1
-  store i64 0, ptr %words1
-  %words2 = getelementptr i64, ptr %words, i64 2
-  store ptr @failure, ptr %words2
-  %words3 = getelementptr i64, ptr %words, i64 3
-  store i64 {_INTERNAL}, ptr %words3
-  %report = call ptr %create(ptr %words)
+  %new = alloca {NEW_ERROR.name}
+  %new.size = {NEW_ERROR.at("%new", "size")}
+  store i64 {NEW_ERROR.size}, ptr %new.size
+  %new.extension = {NEW_ERROR.at("%new", "extension")}
+  store ptr null, ptr %new.extension
+  %new.message = {NEW_ERROR.at("%new", "message")}
+  store ptr @failure, ptr %new.message
+  %new.code = {NEW_ERROR.at("%new", "code")}
+  store i32 {INTERNAL}, ptr %new.code
+  %report = call ptr %create(ptr %new)
   ret ptr %report
 assumed:
 """

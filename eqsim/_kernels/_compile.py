@@ -1,4 +1,5 @@
-"""Machine code of a kernel: LLVM through llvmlite, and a store of objects on disk.
+"""Machine code of a kernel: LLVM through llvmlite, a store of objects on disk, and the keys
+of the store.
 
 No pass of LLVM's optimizer runs: the graph is already free of dead code, common
 subexpressions and constants, and the passes gain nothing (measured). Code generation at
@@ -6,21 +7,31 @@ level 1 gives code within a few per cent of level 2; level 0 compiles three time
 to code that is 10 to 50 % slower.
 """
 
+import concurrent.futures
 import ctypes
+import dataclasses
+import enum
 import functools as ft
 import hashlib
 import importlib.metadata
 import logging
 import os
 import pathlib
+import struct
+import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import _emit_object, _parts
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from . import _object
 from ._assumptions import maker, REQUEST
+from ._llvm import Module
 
 
 _LOG = logging.getLogger("eqsim.kernels")
@@ -34,7 +45,7 @@ class CompileError(Exception):
 @ft.lru_cache(maxsize=1)
 def _llvm() -> Any:
     try:
-        return _emit_object.initialized()
+        return _object.initialized()
     except ImportError as error:
         raise CompileError(
             "llvmlite is not installed. Run `pip install llvmlite`."
@@ -85,22 +96,73 @@ def level() -> int:
     return int(text)
 
 
-def object_code(text: str) -> bytes:
-    """Return the object files of a module; see `_parts.py`."""
+def object_code(module: Module) -> bytes:
+    """Return the object files of a module, one after the other, each after its size.
+
+    The chunks of a large module are distributed over several modules, which processes
+    compile at the same time. One LLVM compiles one module at a time in a process.
+    """
     _llvm()
+    several = _object.joins_objects(machine().triple)
+    count = min(_processors(), module.size // LEAST_PART) if several else 1
     with _LOCK:
         try:
-            return _parts.objects_of(text, _settings())
+            parts = module.split(count)
+            joined = len(parts) > 1
+            with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
+                others = [
+                    pool.submit(_in_a_process, part, joined) for part in parts[1:]
+                ]
+                found = [_object.emit_object(parts[0], *_settings(), joined)]
+                found += [other.result() for other in others]
         except RuntimeError as error:
             raise CompileError(f"LLVM cannot compile the kernel: {error}") from error
+    return b"".join(map(_sized, found))
 
 
-def object_code_apart(text: str) -> bytes:
+def object_code_apart(module: Module) -> bytes:
     """Return the object file of a module, compiled in a process of its own."""
     try:
-        return _parts.object_apart(text, _settings())
+        return _sized(_in_a_process(module.text(), False))
     except RuntimeError as error:
         raise CompileError(f"LLVM cannot compile a function: {error}") from error
+
+
+LEAST_PART = 2_000_000
+"""Characters of a part: for less, a process is not worth its start."""
+
+
+def _processors() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def _in_a_process(text: str, joined: bool) -> bytes:
+    """Compile an object file in a separate process, or here if that fails."""
+    given = [*map(str, _settings()), "joined" if joined else "alone"]
+    command = [sys.executable, _object.__file__, *given]
+    try:
+        done = subprocess.run(command, input=text.encode(), capture_output=True)
+        if done.stdout and not done.returncode:
+            return done.stdout
+    except OSError:
+        pass
+    return _object.emit_object(text, *_settings(), joined)
+
+
+def _sized(code: bytes) -> bytes:
+    return struct.pack("<Q", len(code)) + code
+
+
+def objects(data: bytes) -> Iterator[bytes]:
+    """Return the single objects."""
+    start = 0
+    while start < len(data):
+        (size,) = struct.unpack_from("<Q", data, start)
+        yield data[start + 8 : start + 8 + size]
+        start += 8 + size
 
 
 def define(symbol: str, address: int) -> None:
@@ -122,11 +184,11 @@ class Loaded:
         with _LOCK:
             empty = llvm.parse_assembly("")
             empty.triple = machine().triple
-            target = _emit_object.target_machine(*_settings(), False)
+            target = _object.target_machine(*_settings(), False)
             self._engine = llvm.create_mcjit_compiler(empty, target)
             try:
                 # LLVM reads the bytes until the end: they must not be freed before.
-                parts = list(_parts.objects(code))
+                parts = list(objects(code))
                 files = [llvm.ObjectFileRef.from_data(part) for part in parts]
                 for file in files:
                     self._engine.add_object_file(file)
@@ -218,3 +280,97 @@ def key_of(*parts: str) -> str:
     """Return the key of a kernel, a digest of everything that affects its code."""
     text = "\n".join([versions(), machine().key, str(level()), *parts])
     return hashlib.sha256(text.encode()).hexdigest()[:40]
+
+
+# Fingerprints: names of jaxprs that are the same in every process.
+
+
+def fingerprint(closed: ClosedJaxpr) -> str:
+    """Return a digest of everything in a jaxpr that affects its results."""
+    return _Digest().closed(closed)
+
+
+def _hashed(parts: list[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _array(value) -> str:
+    array = np.ascontiguousarray(value)
+    return f"{array.dtype}{array.shape}{hashlib.sha256(array.tobytes()).hexdigest()}"
+
+
+_PLAIN = frozenset({type(None), bool, int, float, str})
+
+
+class _Digest:
+    """Digests of jaxprs. Equal parts of a program are mostly the same object, which is
+    digested once."""
+
+    def __init__(self) -> None:
+        # The jaxprs themselves are kept too: a number is that of a living object.
+        self.known: dict[int, tuple[Jaxpr, str]] = {}
+        self.types: dict[Any, str] = {}
+
+    def closed(self, closed: ClosedJaxpr) -> str:
+        """Return the digest of a jaxpr and its constants."""
+        return _hashed([*map(_array, closed.consts), self.jaxpr(closed.jaxpr)])
+
+    def jaxpr(self, jaxpr: Jaxpr) -> str:
+        """Return the digest of a jaxpr."""
+        found = self.known.get(id(jaxpr))
+        if found is None:
+            found = jaxpr, _hashed(self._parts(jaxpr))
+            self.known[id(jaxpr)] = found
+        return found[1]
+
+    def _type(self, aval) -> str:
+        found = self.types.get(aval)
+        if found is None:
+            found = self.types[aval] = aval.str_short()
+        return found
+
+    def _parts(self, jaxpr: Jaxpr) -> list[str]:
+        numbers: dict[Any, int] = {}
+
+        def name(var) -> str:
+            number = numbers.setdefault(var, len(numbers))
+            return f"{number}:{self._type(var.aval)}"
+
+        def atom(x) -> str:
+            if not isinstance(x, Literal):
+                return str(numbers[x])
+            return f"{self._type(x.aval)}{np.asarray(x.val).tobytes().hex()}"
+
+        parts = [name(var) for var in (*jaxpr.constvars, *jaxpr.invars)]
+        parts.append("|")
+        for eqn in jaxpr.eqns:
+            parts.append(eqn.primitive.name)
+            parts += map(atom, eqn.invars)
+            for key in sorted(eqn.params):
+                parts.append(key)
+                self._param(eqn.params[key], parts)
+            parts += map(name, eqn.outvars)
+        return [*parts, "->", *map(atom, jaxpr.outvars)]
+
+    def _param(self, value, parts: list[str]) -> None:
+        """Add a parameter of an equation. Functions, such as the rules of `custom_jvp`,
+        are left out: they say how to differentiate, and nothing about the value."""
+        if type(value) in _PLAIN:
+            parts.append(repr(value))
+        elif isinstance(value, ClosedJaxpr):
+            parts.append(self.closed(value))
+        elif isinstance(value, Jaxpr):
+            parts.append(self.jaxpr(value))
+        elif isinstance(value, np.ndarray | jax.Array):
+            parts.append(_array(value))
+        elif isinstance(value, tuple | list):
+            for item in value:
+                self._param(item, parts)
+            parts.append(f"#{len(value)}")
+        elif isinstance(value, enum.Enum):
+            parts.append(str(value))
+        elif isinstance(value, int | float | str | np.dtype | np.generic):
+            parts.append(repr(value))
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            for field in dataclasses.fields(value):
+                self._param(vars(value)[field.name], parts)

@@ -14,12 +14,11 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from . import _algebra as algebra, _arrays as arrays
-from ._algebra import power
+from . import _arrays as arrays
 from ._arrays import Value
-from ._elementwise import elementwise
-from ._graph import Graph
-from ._scalarize import called, dtype_of, Translation
+from ._operations import apply, FLAT, PARTIALS
+from ._primitives import elementwise
+from ._translation import called, dtype_of, Translation
 
 
 # Equations.
@@ -79,12 +78,8 @@ _MOST = 512
 # Smooth values.
 
 
-FLAT = frozenset(
-    {"stop_gradient", "floor", "ceil", "round", "sign", "nextafter", "iota", "empty"}
-)
-"""Primitives whose derivative is zero."""
-
-
+_CONSTANT = frozenset({"stop_gradient", "iota", "empty"})
+"""Primitives whose derivative is zero, beside element-wise ones."""
 CALLS = ("jit", "pjit", "closed_call", "core_call", "remat2", "remat", "checkpoint")
 """Primitives that are mere calls."""
 
@@ -149,7 +144,8 @@ def is_float(aval) -> bool:
 
 def is_flat(eqn) -> bool:
     """Return whether no result of an equation varies smoothly."""
-    if eqn.primitive.name in FLAT:
+    name = eqn.primitive.name
+    if name in _CONSTANT or PARTIALS.get(name) == FLAT:
         return True
     return not any(is_float(var.aval) for var in eqn.outvars)
 
@@ -209,7 +205,7 @@ class AbstractWalk:
     def plus(self, aval, x: Value, y: Value) -> Value:
         """Return a sum."""
         graph, dtype = self.graph, dtype_of(aval)
-        add = lambda *pair: algebra.apply(graph, "add", pair, dtype)
+        add = lambda *pair: apply(graph, "add", pair, dtype)
         return elementwise(self.walk, aval.shape, dtype, (x, y), add)
 
     def filled(self, avals, vectors: Sequence[Value | None]) -> list[Value]:
@@ -222,85 +218,3 @@ class AbstractWalk:
     def zeros(self, aval) -> Value:
         """Return a vector of zeros."""
         return arrays.constant(self.graph, np.zeros(aval.shape, dtype_of(aval)))
-
-
-# Partial derivatives.
-
-
-class Entry:
-    """One element of an element-wise equation.
-
-    - `x`: nodes of the operands; `out`: node of the result.
-    """
-
-    def __init__(self, graph: Graph, dtype: str, params, out: int, x: tuple[int, ...]):
-        self.graph, self.dtype, self.params = graph, dtype, params
-        self.out, self.x = out, x
-
-    def __call__(self, op: str, *args: int) -> int:
-        """Return the node of an operation on nodes."""
-        return algebra.apply(self.graph, op, args, self.dtype)
-
-    def number(self, value: float) -> int:
-        """Return the node of a literal."""
-        return self.graph.constant(value, self.dtype)
-
-    def where(self, op: str, pair: tuple[int, ...], then: int, other: int) -> int:
-        """Return `then` where a comparison holds, else `other`."""
-        test = algebra.apply(self.graph, op, pair, "b1")
-        return algebra.select(self.graph, test, other, then)
-
-
-def _integer_power(e: Entry, ct: int) -> int:
-    exponent = e.params["y"]
-    if exponent == 0:
-        return e.number(0)
-    slope = power(e.graph, e.x[0], exponent - 1, e.dtype)
-    return e("mul", ct, e("mul", e.number(exponent), slope))
-
-
-def _extremum(k: int) -> Callable[[Entry, int], int]:
-    """Return the partial derivative of a minimum or maximum, shared where both operands
-    are equal."""
-
-    def partial(e: Entry, ct: int) -> int:
-        tied = e.where("eq", e.x, e("mul", e.number(0.5), ct), ct)
-        return e.where("eq", (e.x[k], e.out), tied, e.number(0))
-
-    return partial
-
-
-def _inside(e: Entry, ct: int) -> int:
-    low, x, high = e.x
-    below = e.where("lt", (x, high), ct, e.number(0))
-    return e.where("gt", (x, low), below, e.number(0))
-
-
-def _quotient(e: Entry, ct: int) -> int:
-    return e("neg", e("mul", e("div", ct, e.x[1]), e.out))
-
-
-Partial = Callable[[Entry, int], int] | None
-"""A function of an element and a factor that returns the factor times the derivative by
-one operand; None where JAX must differentiate."""
-_SAME: Partial = lambda e, ct: ct
-PARTIALS: dict[str, tuple[Partial, ...]] = {
-    "add": (_SAME, _SAME),
-    "add_any": (_SAME, _SAME),
-    "sub": (_SAME, lambda e, ct: e("neg", ct)),
-    "mul": (lambda e, ct: e("mul", ct, e.x[1]), lambda e, ct: e("mul", ct, e.x[0])),
-    "div": (lambda e, ct: e("div", ct, e.x[1]), _quotient),
-    "neg": (lambda e, ct: e("neg", ct),),
-    "square": (lambda e, ct: e("mul", ct, e("mul", e.number(2), e.x[0])),),
-    "one_minus_square": (lambda e, ct: e("mul", ct, e("mul", e.number(-2), e.x[0])),),
-    "integer_pow": (_integer_power,),
-    "sqrt": (lambda e, ct: e("mul", ct, e("div", e.number(0.5), e.out)),),
-    "sin": (lambda e, ct: e("mul", ct, e("cos", e.x[0])),),
-    "cos": (lambda e, ct: e("neg", e("mul", ct, e("sin", e.x[0]))),),
-    "exp": (lambda e, ct: e("mul", ct, e.out),),
-    "log": (lambda e, ct: e("div", ct, e.x[0]),),
-    "abs": (lambda e, ct: e.where("ge", (e.x[0], e.number(0)), ct, e("neg", ct)),),
-    "max": (_extremum(0), _extremum(1)),
-    "min": (_extremum(0), _extremum(1)),
-    "clamp": (None, _inside, None),
-}

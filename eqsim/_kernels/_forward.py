@@ -20,25 +20,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 
 from . import _arrays as arrays
 from ._arrays import Value
-from ._derivatives import (
-    AbstractWalk,
-    active_arguments,
-    active_results,
-    CALLS,
-    Derivatives,
-    Entry,
-    is_flat,
-    is_float,
-    PARTIALS,
-    restricted,
-    shapes_of,
-    Vectors,
-    wanted_arguments,
-    wanted_results,
-    wanted_variables,
-)
-from ._elementwise import elementwise
-from ._loops import (
+from ._control_flow import (
     Carry,
     dependences,
     materialized,
@@ -52,7 +34,30 @@ from ._loops import (
     while_operands,
     while_writes,
 )
-from ._scalarize import called, dtype_of, scan_dependence, scan_sizes, while_dependence
+from ._derivatives import (
+    AbstractWalk,
+    active_arguments,
+    active_results,
+    CALLS,
+    Derivatives,
+    is_flat,
+    is_float,
+    restricted,
+    shapes_of,
+    Vectors,
+    wanted_arguments,
+    wanted_results,
+    wanted_variables,
+)
+from ._operations import Element, PARTIALS, SMOOTH
+from ._primitives import elementwise
+from ._translation import (
+    called,
+    dtype_of,
+    scan_dependence,
+    scan_sizes,
+    while_dependence,
+)
 
 
 Tangents = Vectors
@@ -169,7 +174,7 @@ def _by_jax(forward: Forward, eqn, operands, tangents) -> tuple[list[Value], Tan
 # Rules of primitives.
 
 
-@forward_rule(*PARTIALS)
+@forward_rule(*SMOOTH)
 def _elementwise(forward: Forward, eqn, operands, tangents, *_):
     partials, aval = PARTIALS[eqn.primitive.name], eqn.outvars[0].aval
     moving = []
@@ -183,7 +188,7 @@ def _elementwise(forward: Forward, eqn, operands, tangents, *_):
     graph, dtype, count = forward.graph, dtype_of(aval), len(operands)
 
     def at(out, *entries):
-        entry = Entry(graph, dtype, eqn.params, out, entries[:count])
+        entry = Element(graph, dtype, eqn.params, entries[:count], out)
         pairs = zip(moving, entries[count:], strict=True)
         terms = [partial(entry, rate) for (partial, _), rate in pairs]
         return functools.reduce(lambda a, b: entry("add", a, b), terms)

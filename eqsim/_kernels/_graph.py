@@ -214,6 +214,9 @@ class Graph:
         dep |= whole & (LOOP | TILE) | (TILE if whole & LANE else 0)
         return self._append("get", (control,), dtype, dep, depth, number, rows)
 
+    def __str__(self) -> str:
+        return show(self)
+
     def needs(self, node: int) -> tuple[int, ...]:
         """Return the nodes that must be computed before a node."""
         return self.args[node] + self._captures.get(node, ())
@@ -240,3 +243,53 @@ def _results(aux: Loop | Branch) -> list[int]:
         return [*aux.then, *aux.other]
     test = [] if aux.test is None else [aux.test]
     return [*aux.outs, *test, *(node for row in aux.stacked for node in row)]
+
+
+def show(graph: Graph, outputs: list[int] | None = None) -> str:
+    """Return a graph as text, one line an operation, indented by the depth of its block.
+
+    A line gives the node, its type (with the number of elements of an array in memory), the
+    axes that it depends on (`l`: lanes, `p`: passes of the second axis, `t`: tiles), the
+    operation and its arguments. Literals are written in place.
+
+    **Arguments:**
+
+    - `outputs`: nodes whose ancestors are shown; None for all nodes.
+    """
+    shown = range(len(graph.op)) if outputs is None else _ancestors(graph, outputs)
+    return "\n".join(_line(graph, node) for node in shown if node not in graph.value)
+
+
+def _ancestors(graph: Graph, outputs: list[int]) -> list[int]:
+    """Return the nodes that some nodes need, with the bodies of loops and branches."""
+    seen, stack = set(outputs), list(outputs)
+    while stack:
+        node = stack.pop()
+        aux, needs = graph.aux[node], list(graph.needs(node))
+        if isinstance(aux, Loop | Branch):
+            needs += _results(aux)
+        if isinstance(aux, Loop):
+            needs += aux.params
+        stack += [x for x in needs if x not in seen]
+        seen.update(needs)
+    return sorted(seen)
+
+
+def _line(graph: Graph, node: int) -> str:
+    name = lambda n: str(graph.value[n]) if n in graph.value else f"%{n}"
+    names = lambda nodes: "(" + ", ".join(map(name, nodes)) + ")"
+    aux, rows, dep = graph.aux[node], graph.rows[node], graph.dep[node]
+    kind = graph.dtype[node] + (f"[{rows}]" if rows else "")
+    axes = "".join(x for x, bit in (("l", LANE), ("p", LOOP), ("t", TILE)) if dep & bit)
+    words = [f"%{node}", kind, axes, "=", graph.op[node], *map(name, graph.args[node])]
+    if isinstance(aux, Loop):
+        count = f"{aux.length} times" if aux.test is None else f"while {name(aux.test)}"
+        words += [count, names(aux.params), "->", names(aux.outs)]
+        words += [f"stacks {names(row)}" for row in aux.stacked]
+    elif isinstance(aux, Branch):
+        words += ["then", names(aux.then), "else", names(aux.other)]
+    elif graph.op[node] == "table":
+        words.append(f"{len(aux[1])} bytes")
+    elif aux is not None:
+        words.append(f"#{aux}")
+    return "  " * graph.depth[node] + " ".join(word for word in words if word)

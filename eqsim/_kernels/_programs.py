@@ -1,108 +1,50 @@
-"""Machine code of programs: each is compiled once per process and layout of the batch."""
+"""From a function of one environment to a call of its kernel on a batch.
 
+`call` finds the layout of a batch, and gets the kernel of a program for it: from memory, from
+the store on disk, or from the compiler (`_passes.py`, `_compile.py`). Functions that kernels
+call are compiled in the background. `note` and `fallbacks` record what XLA compiles instead.
+"""
+
+import concurrent.futures
+import contextlib
 import dataclasses
-import functools
+import itertools
 import logging
 import math
+import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Literal
 
-from . import (  # noqa: F401  (their rules register themselves)
-    _arrays as arrays,
-    _callees,
-    _elementwise,
-    _indexing,
-    _list_sums,
-    _loops,
-    _movement,
-    _reductions,
-    _reverse_rules,
-)
-from ._arrays import Value
 from ._assumptions import pattern_of
-from ._callees import cost_of, link, SYMBOL
-from ._compile import CompileError, key_of, Loaded, object_code, store, stored
-from ._emit import Emitter, Leaf
-from ._fingerprint import fingerprint
-from ._forward import Forward
-from ._graph import Graph
-from ._reverse import reverse_mode
-from ._scalarize import dtype_of, Translation
-
-
-_LOG = logging.getLogger("eqsim.kernels")
-_LOCK = threading.Lock()
-_LOADED: dict[str, Loaded] = {}
-
-
-@dataclasses.dataclass(frozen=True)
-class Function:
-    """A function of one environment: a jaxpr, or its Jacobian-vector or vector-Jacobian
-    product.
-
-    - `pulled`: numbers of the arguments whose cotangents are the results; the arguments
-        are those of the jaxpr and a cotangent for each of its results.
-    - `pushed`: numbers of the arguments with tangents, which follow the arguments of the
-        jaxpr; the results are the tangents of its results.
-    """
-
-    closed: ClosedJaxpr
-    pulled: tuple[int, ...] | None = None
-    pushed: tuple[int, ...] | None = None
-
-    @property
-    def arguments(self) -> list[Any]:
-        """Shapes and types of the arguments."""
-        more = list(self.closed.out_avals) if self.pulled is not None else []
-        more += self._chosen(self.pushed or ())
-        return [*self.closed.in_avals, *more]
-
-    @property
-    def results(self) -> list[Any]:
-        """Shapes and types of the results."""
-        if self.pulled is None:
-            return list(self.closed.out_avals)
-        return self._chosen(self.pulled)
-
-    def _chosen(self, numbers: tuple[int, ...]) -> list[Any]:
-        return [self.closed.in_avals[k] for k in numbers]
-
-    @functools.cached_property
-    def reads(self) -> tuple[bool, ...]:
-        """Flags of the arguments that the function reads. Kernels do not have the others,
-        such as the vertices of meshes that are only drawn, which they would copy."""
-        jaxpr = self.closed.jaxpr
-        atoms = [*jaxpr.outvars, *(x for eqn in jaxpr.eqns for x in eqn.invars)]
-        used = {atom for atom in atoms if not isinstance(atom, Literal)}
-        rest = len(self.arguments) - len(jaxpr.invars)
-        return (*(var in used for var in jaxpr.invars), *(True,) * rest)
-
-    @property
-    def fingerprint(self) -> str:
-        """A name that is the same in every process."""
-        return f"{fingerprint(self.closed)} {self.pulled} {self.pushed}"
-
-    def translated(self, walk: Translation, values: list[Value]) -> list[Value]:
-        """Return the results, from the arguments."""
-        count = len(self.closed.in_avals)
-        if self.pushed is not None:
-            forward, rates = Forward(walk), dict(zip(self.pushed, values[count:]))
-            tangents = [rates.get(k) for k in range(count)]
-            _, found = forward.closed(self.closed, values[:count], tangents)
-            return forward.filled(self.results, found)
-        if self.pulled is None:
-            return walk.closed(self.closed, values)
-        reverse, active = reverse_mode(walk), [k in self.pulled for k in range(count)]
-        _, live, pull = reverse.closed(self.closed, values[:count], active)
-        pairs = zip(values[count:], live, strict=True)
-        found = pull([value if on else None for value, on in pairs])
-        return reverse.filled(self.results, [found[k] for k in self.pulled])
+from ._callees import Callee, SYMBOL
+from ._compile import (
+    CompileError,
+    define,
+    key_of,
+    Loaded,
+    machine,
+    object_code,
+    object_code_apart,
+    store,
+    stored,
+)
+from ._graph import Graph, LANE, LOOP
+from ._llvm import Module
+from ._passes import (
+    callee_module,
+    elements,
+    Function,
+    kernel_module,
+    Layout,
+    translated,
+)
+from ._translation import dtype_of, Unsupported
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,23 +67,274 @@ class Program:
     patterns: tuple[bytes | None, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Layout:
-    """The kernel of a batch: its loops, and which axes each argument and result has.
+# Fallbacks.
 
-    - `nest`: axes of the batch from the outermost loop on.
-    - `width`: lanes of a vector.
-    - `arguments`, `results`: `Graph.dep` of each.
-    - `summed`: true for each result that is added up over the batch.
-    - `assumed`: assumptions about each argument.
+
+_LOG = logging.getLogger("eqsim.kernels")
+
+
+def enabled() -> bool:
+    """Return whether kernels are used; `EQSIM_KERNELS=off` switches them off."""
+    text = os.environ.get("EQSIM_KERNELS", "on").lower()
+    if text not in ("on", "off"):
+        raise ValueError(f"`EQSIM_KERNELS` must be `on` or `off`, got {text!r}.")
+    return text == "on"
+
+
+_FALLBACKS: dict[str, str] = {}
+_RECORDS: list[dict[str, str]] = []
+
+
+def fallbacks() -> dict[str, str]:
+    """Return the functions that XLA compiles instead, and the reasons."""
+    return dict(_FALLBACKS)
+
+
+@contextlib.contextmanager
+def recorded_fallbacks() -> Iterator[dict[str, str]]:
+    """Record fallbacks within a context: function and reason."""
+    record: dict[str, str] = {}
+    _RECORDS.append(record)
+    try:
+        yield record
+    finally:
+        _RECORDS.remove(record)
+
+
+def note(name: str, reason: str) -> None:
+    """Record, and log once, that a function falls back to XLA."""
+    for record in _RECORDS:
+        record[name] = reason
+    if _FALLBACKS.get(name) != reason:
+        _FALLBACKS[name] = reason
+        _LOG.warning("eqsim: XLA compiles `%s` instead of a kernel: %s.", name, reason)
+
+
+# Batches.
+
+
+def call(
+    program: Program,
+    leaves: Sequence,
+    nbatch: int,
+    out: Sequence,
+    summed: Sequence[tuple[int, ...]],
+) -> list:
+    """Call the kernel of a program on a batch.
+
+    **Arguments:**
+
+    - `leaves`: arguments with `nbatch` trailing batch axes, of size one where shared.
+    - `out`: shapes and types of the results, with all batch axes.
+    - `summed`: batch axes along which each result is a sum.
+
+    **Raises:** `Unsupported` or `CompileError` if there is no kernel for it.
     """
+    groups = _groups(leaves, nbatch, out, summed)
+    if len(groups) > _MOST_GROUPS:
+        return _call_with_common_axes(program, leaves, nbatch, out, summed)
+    sizes = [size for size, _ in groups]
+    if 0 in sizes:
+        raise Unsupported("the batch is empty")
+    own = [
+        [leaf.shape[leaf.ndim - nbatch + axes[0]] != 1 for _, axes in groups]
+        for leaf in leaves
+    ]
+    sums = [[axes[0] in s for _, axes in groups] for s in summed]
+    width = machine().width(_main_type(program.shapes))
+    order = _order(program.shapes, own, sizes, width)
+    bits = {group: bit for group, (bit, _) in order.items()}
+    nest = tuple(bit for bit, _ in sorted(order.values(), key=lambda x: x[1]))
+    dep = lambda flags: sum(bits[g] for g, flag in enumerate(flags) if flag)
+    everything = sum(bits.values())
+    total = [bool(groups) and all(flags) for flags in sums]
+    layout = Layout(
+        nest,
+        width if LANE in nest else 1,
+        tuple(map(dep, own)),
+        tuple(0 if t else everything for t in total),
+        tuple(total),
+        assumed(program, [not any(flags) for flags in own]),
+    )
+    kernel = _kernel(program, layout, out, nbatch)
+    by_bit = {bit: sizes[group] for group, bit in bits.items()}
+    axes = np.array([by_bit.get(LANE, 1), by_bit.get(LOOP, 1)], np.int32)
+    swap = bits.get(0) == LANE and bits.get(1) == LOOP
+    given = [
+        _packed(leaf, nbatch, flags, sizes, swap)
+        for leaf, flags in zip(leaves, own, strict=True)
+    ]
+    pairs = zip(given, kernel.reads, strict=True)
+    found = kernel(axes, [x for x, read in pairs if read and x.size])
+    return _unpacked(found, out, nbatch, layout, groups, sums, swap)
 
-    nest: tuple[int, ...]
-    width: int
-    arguments: tuple[int, ...]
-    results: tuple[int, ...]
-    summed: tuple[bool, ...]
-    assumed: tuple[bytes | None, ...]
+
+def _main_type(shapes) -> str:
+    """Return the type of most numbers, which determines how many fit into a vector."""
+    double = any(dtype == np.float64 for _, dtype in shapes)
+    return "f8" if double else "f4"
+
+
+def _groups(leaves, nbatch: int, out, summed) -> list[tuple[int, list[int]]]:
+    """Return the size and the numbers of the axes of the batch. Neighbors that every
+    argument and result either has or lacks together are merged."""
+    found: list[tuple[int, list[int], tuple]] = []
+    for axis in range(nbatch):
+        has = [leaf.shape[leaf.ndim - nbatch + axis] for leaf in leaves]
+        has += [x.shape[len(x.shape) - nbatch + axis] for x in out]
+        size = next((n for n in has if n != 1), 1)
+        if size == 1:
+            continue
+        pattern = tuple(n != 1 for n in has) + tuple(axis in s for s in summed)
+        if found and found[-1][2] == pattern:
+            found[-1][1].append(axis)
+            found[-1] = (found[-1][0] * size, found[-1][1], pattern)
+        else:
+            found.append((size, [axis], pattern))
+    return [(size, axes) for size, axes, _ in found]
+
+
+_MOST_GROUPS = 2
+"""Loops over the batch in a kernel."""
+
+
+def _call_with_common_axes(program, leaves, nbatch: int, out, summed) -> list:
+    """Repeat arguments along missing axes until two loops cover the batch, and sum
+    afterwards. Neighbors are joined where that needs the least memory."""
+    leaves, start = list(leaves), lambda x: len(x.shape) - nbatch
+    sizes = [
+        max(x.shape[start(x) + axis] for x in (*leaves, *out)) for axis in range(nbatch)
+    ]
+    full = [jax.ShapeDtypeStruct((*x.shape[: start(x)], *sizes), x.dtype) for x in out]
+    alone = [()] * len(full)
+    while len(groups := _groups(leaves, nbatch, full, alone)) > _MOST_GROUPS:
+        choices = []
+        for (_, one), (_, two) in itertools.pairwise(groups):
+            shapes = [_joint_shape(x, sizes, (*one, *two)) for x in leaves]
+            choices.append((sum(map(math.prod, shapes)), shapes))
+        pairs = zip(leaves, min(choices)[1], strict=True)
+        leaves = [jnp.broadcast_to(leaf, shape) for leaf, shape in pairs]
+    found = call(program, leaves, nbatch, full, alone)
+    return [
+        jnp.sum(x, tuple(start(x) + k for k in axes), keepdims=True) if axes else x
+        for x, axes in zip(found, summed, strict=True)
+    ]
+
+
+def _joint_shape(leaf, sizes: list[int], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of an argument that has all of some axes if it has one of them."""
+    start, shape = leaf.ndim - len(sizes), list(leaf.shape)
+    if any(shape[start + axis] != 1 for axis in axes):
+        for axis in axes:
+            shape[start + axis] = sizes[axis]
+    return tuple(shape)
+
+
+_SCALAR_COST = 0.35
+"""Time of an operation on one number, beside that on a vector."""
+
+
+def _order(shapes, own, sizes, width: int) -> dict[int, tuple[int, int]]:
+    """Return `LANE` or `LOOP` for each group of axes, and its place in the nest of
+    loops.
+
+    What only depends on the outer axis is computed once for all passes of the inner
+    one: the outer axis is that with more arguments of its own.
+    """
+    if len(sizes) < 2:
+        return {group: (LANE, 0) for group in range(len(sizes))}
+    alone = [0, 0]
+    for (shape, _), flags in zip(shapes, own, strict=True):
+        if sum(flags) == 1:
+            alone[flags.index(True)] += math.prod(shape)
+    outer = 0 if alone[0] >= alone[1] else 1
+    inner = 1 - outer
+    many, few = sizes[outer], sizes[inner]
+    by_outer = -(-many // width) * (1 + few)
+    by_inner = many * (_SCALAR_COST + -(-few // width))
+    if by_outer <= by_inner:
+        return {outer: (LANE, 0), inner: (LOOP, 1)}
+    return {outer: (LOOP, 0), inner: (LANE, 1)}
+
+
+def _packed(leaf, nbatch: int, flags, sizes, swap: bool):
+    """Return an argument as `[rows, loops, lanes]`, without the axes that it lacks."""
+    rows = math.prod(leaf.shape[: leaf.ndim - nbatch])
+    shape = [rows, *(n for n, flag in zip(sizes, flags, strict=True) if flag)]
+    leaf = leaf.reshape(shape)
+    return jnp.swapaxes(leaf, 1, 2) if swap and len(shape) == 3 else leaf
+
+
+def _unpacked(found, out, nbatch: int, layout, groups, sums, swap: bool) -> list:
+    """Return the results in the shapes that the caller expects."""
+    found, results = iter(found), []
+    sizes = [size for size, _ in groups]
+    for shape, total, flags in zip(out, layout.summed, sums, strict=True):
+        if not math.prod(shape.shape):
+            results.append(jnp.zeros(shape.shape, shape.dtype))
+            continue
+        x = next(found)
+        if not total and groups:
+            x = jnp.swapaxes(x, 1, 2) if swap else x
+            if any(flags):
+                axis = 1 + flags.index(True)
+                x = jnp.sum(x.reshape(x.shape[0], *sizes), axis)
+        results.append(x.reshape(shape.shape))
+    return results
+
+
+# Kernels.
+
+
+class _Kernel:
+    """A registered kernel. `reads` are flags of the arguments that it has."""
+
+    def __init__(self, target: str, reads, layout: Layout, out):
+        self.target, self.reads, self.layout, self.out = target, reads, layout, out
+
+    def __call__(self, axes, leaves) -> list:
+        lanes, loops = int(axes[0]), int(axes[1])
+        results = []
+        for (rows, dtype), dep in zip(self.out, self.layout.results, strict=True):
+            if not rows:
+                continue
+            size = [rows]
+            size += [loops] if dep & LOOP else []
+            size += [lanes] if dep & LANE else []
+            results.append(jax.ShapeDtypeStruct(tuple(size), dtype))
+        return list(jax.ffi.ffi_call(self.target, results)(jnp.asarray(axes), *leaves))
+
+
+_KERNELS: dict[Any, _Kernel | Exception] = {}
+
+
+def _kernel(program: Program, layout: Layout, out, nbatch: int) -> _Kernel:
+    """Return the kernel of a program, which is made once per process and layout."""
+    key = program.key, program.shapes, layout, jax.config.read("jax_enable_x64")
+    found = _KERNELS.get(key)
+    if found is None:
+        try:
+            found = _make(program, layout, out, nbatch)
+        except (Unsupported, CompileError) as error:
+            found = error
+        _KERNELS[key] = found
+    if isinstance(found, Exception):
+        # A copy: an exception that is raised again keeps the frames of all callers.
+        raise type(found)(*found.args)
+    return found
+
+
+def _make(program: Program, layout: Layout, out, nbatch: int) -> _Kernel:
+    target, reads = loaded(program, layout)
+    rows = [(math.prod(x.shape[: len(x.shape) - nbatch]), x.dtype) for x in out]
+    return _Kernel(target, reads, layout, rows)
+
+
+# Machine code.
+
+
+_LOCK = threading.Lock()
+_LOADED: dict[str, Loaded] = {}
 
 
 def loaded(program: Program, layout: Layout) -> tuple[str, tuple[bool, ...]]:
@@ -152,7 +345,7 @@ def loaded(program: Program, layout: Layout) -> tuple[str, tuple[bool, ...]]:
     target = f"eqsim_{key}"
     with _LOCK:
         if target not in _LOADED:
-            kernel = _load(key, lambda: module(function, layout))
+            kernel = _load(key, lambda: kernel_module(function, layout, cost_of))
             if any(x and read for x, read in zip(layout.assumed, function.reads)):
                 kernel.otherwise(_without_assumptions(program, layout))
             _LOADED[target] = kernel
@@ -178,7 +371,7 @@ def _without_assumptions(program: Program, layout: Layout) -> Callable[[], int]:
     return make
 
 
-def _load(key: str, text: Callable[[], str]) -> Loaded:
+def _load(key: str, make: Callable[[], Module]) -> Loaded:
     """Return the machine code under a key: from the cache, or compiled now."""
     code = stored(key)
     if code is not None:
@@ -186,7 +379,7 @@ def _load(key: str, text: Callable[[], str]) -> Loaded:
             return _linked(code)
         except CompileError:
             code = None
-    code = object_code(text())
+    code = object_code(make())
     store(key, code)
     return _linked(code)
 
@@ -196,60 +389,73 @@ def _linked(code: bytes) -> Loaded:
     return Loaded(code)
 
 
-def module(function: Function, layout: Layout) -> str:
-    """Return the LLVM IR of a function of one environment."""
-    graph = Graph(layout.width)
-    inputs, sources, results = _translated(
-        graph, function, layout.arguments, layout.assumed
-    )
-    outputs, nodes = [], []
-    for k, (aval, value) in enumerate(zip(function.results, results, strict=True)):
-        rows = math.prod(aval.shape)
-        if not rows:
-            continue
-        dtype = dtype_of(aval)
-        outputs.append(Leaf(rows, dtype, layout.results[k], layout.summed[k]))
-        nodes.append(_elements(graph, value))
-    emitter = Emitter(graph, inputs, sources, outputs, nodes, layout.nest, layout.width)
-    calls = [node for node in emitter.schedule.live if graph.op[node] == "call"]
-    emitter.costs = {
-        callee: cost_of(callee) for callee in map(graph.aux.__getitem__, sorted(calls))
-    }
-    return emitter.module()
+# Machine code of functions that kernels call.
 
 
-def _translated(graph: Graph, function: Function, deps, assumed):
-    """Translate a function into a graph; return its arguments, their nodes, and the
-    results."""
-    inputs, sources, values = [], [], []
-    leaves = zip(function.arguments, deps, assumed, function.reads, strict=True)
-    for aval, dep, pattern, read in leaves:
-        shape, dtype = tuple(aval.shape), dtype_of(aval)
-        rows = math.prod(shape)
-        if not rows:
-            values.append(arrays.nodes([], shape))
-            continue
-        if not read:
-            values.append(arrays.constant(graph, np.broadcast_to(_zero(dtype), shape)))
-            continue
-        node = graph.source("input", dtype, dep, len(sources), rows)
-        inputs.append(Leaf(rows, dtype, dep, assumed=pattern))
-        if pattern is not None:
-            graph.assumed[node] = pattern
-        sources.append(node)
-        values.append(arrays.stored(node, shape, dtype, graph))
-    with np.errstate(all="ignore"):
-        results = function.translated(Translation(graph), values)
-        results = [arrays.settled(graph, value) for value in results]
-    return inputs, sources, results
+@dataclasses.dataclass
+class _Code:
+    """A function of this process.
+
+    - `cost`: number of operations, those of loops twice.
+    - `code`: the cost, a line, and the objects.
+    """
+
+    cost: int
+    code: concurrent.futures.Future[bytes]
+    loaded: Loaded | None = None
 
 
-def _zero(dtype: str) -> np.ndarray:
-    return np.zeros((), dtype if dtype != "b1" else "?")
+_CALLEE_LOCK = threading.RLock()
+_KNOWN: dict[str, _Code] = {}
+_COMPILERS = concurrent.futures.ThreadPoolExecutor(2, "eqsim-callees")
 
 
-def _elements(graph: Graph, value) -> list[int]:
-    return [arrays.read(graph, value, i) for i in np.ndindex(*value.shape)]
+def cost_of(callee: Callee) -> int:
+    """Return the number of operations of a function, whose machine code is made in the
+    background."""
+    symbol = callee.symbol
+    with _CALLEE_LOCK:
+        found = _KNOWN.get(symbol) or _from_disk(symbol)
+        if found is None:
+            module, cost = callee_module(callee, cost_of)
+            found = _Code(cost, _COMPILERS.submit(_compiled, symbol, module, cost))
+        _KNOWN[symbol] = found
+    return found.cost
+
+
+def link(symbols: Iterable[str]) -> None:
+    """Let kernels find functions.
+
+    **Raises:** `CompileError` if a function is neither known nor on disk.
+    """
+    with _CALLEE_LOCK:
+        for symbol in symbols:
+            found = _KNOWN.get(symbol) or _from_disk(symbol)
+            if found is None:
+                raise CompileError(f"the function {symbol} is not known")
+            if found.loaded is None:
+                code = found.code.result()
+                found.loaded = Loaded(code[code.index(b"\n") + 1 :], symbol)
+                define(symbol, found.loaded.address)
+            _KNOWN[symbol] = found
+
+
+def _from_disk(symbol: str) -> _Code | None:
+    code = stored(symbol)
+    if code is None:
+        return None
+    done = concurrent.futures.Future()
+    done.set_result(code)
+    return _Code(int(code[: code.index(b"\n")]), done)
+
+
+def _compiled(symbol: str, module: Module, cost: int) -> bytes:
+    code = b"%d\n%s" % (cost, object_code_apart(module))
+    store(symbol, code)
+    return code
+
+
+# Assumptions about arguments and results.
 
 
 def assumed(program: Program, shared) -> tuple[bytes | None, ...]:
@@ -270,10 +476,10 @@ def resulting_patterns(program: Program) -> tuple[bytes | None, ...]:
     """
     function, graph = program.trace(), Graph()
     known = assumed(program, [True] * len(program.shapes))
-    *_, results = _translated(graph, function, (0,) * len(known), known)
+    *_, results = translated(graph, function, (0,) * len(known), known)
     found = []
     for aval, value in zip(function.results, results, strict=True):
-        numbers = [graph.value.get(node, np.nan) for node in _elements(graph, value)]
+        numbers = [graph.value.get(node, np.nan) for node in elements(graph, value)]
         floats = dtype_of(aval)[0] == "f"
         found.append(pattern_of(np.array(numbers, np.float64)) if floats else None)
     return tuple(found)

@@ -1,13 +1,35 @@
-"""Sums, extrema, products of matrices, and running sums."""
+"""Sums, extrema, products of matrices, running sums, sorting, and sums over lists."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from jax.core import ShapedArray
 
-from . import _algebra as algebra, _arrays as arrays
-from ._arrays import is_large, pull, Pulled, stored, Value
-from ._indices import collected, counted, index_node, minus, plus, unflat
-from ._scalarize import dtype_of, rule, Translation, Unsupported
+from . import _arrays as arrays
+from ._arrays import (
+    as_index,
+    clamped,
+    collected,
+    counted,
+    INDEX,
+    index_node,
+    is_large,
+    minus,
+    plus,
+    pull,
+    Pulled,
+    stored,
+    unflat,
+    Value,
+)
+from ._control_flow import Carry, materialized, While, while_loop
+from ._graph import LANE
+from ._operations import apply, convert, select
+from ._primitives import add_element, elementwise
+from ._reverse import Cotangents, Reverse, reverse_rule
+from ._translation import dtype_of, rule, Translation, Unsupported
 
 
 _LONGEST_SUM = 256
@@ -23,7 +45,7 @@ def folded(walk: Translation, op: str, length: int, first: int, term) -> int:
         return balanced(graph, op, terms, dtype) if terms else first
 
     def body(index, carried):
-        return [algebra.apply(graph, op, (carried[0], term(index)), dtype)]
+        return [apply(graph, op, (carried[0], term(index)), dtype)]
 
     return counted(graph, length, [first], body)[0]
 
@@ -33,11 +55,11 @@ def balanced(graph, op: str, terms: list[int], dtype: str) -> int:
     chains and little rounding."""
     heads = terms[:4]
     for k, node in enumerate(terms[4:]):
-        heads[k % 4] = algebra.apply(graph, op, (heads[k % 4], node), dtype)
+        heads[k % 4] = apply(graph, op, (heads[k % 4], node), dtype)
     while len(heads) > 1:
         pairs = zip(heads[::2], heads[1::2])
         odd = heads[-1:] if len(heads) % 2 else []
-        heads = [algebra.apply(graph, op, pair, dtype) for pair in pairs] + odd
+        heads = [apply(graph, op, pair, dtype) for pair in pairs] + odd
     return heads[0]
 
 
@@ -109,12 +131,12 @@ def _arg(walk, eqn, x):
 
         def later(k, best, found):
             new = read(k)
-            wins = algebra.apply(graph, better, (new, best), "b1")
+            wins = apply(graph, better, (new, best), "b1")
             if graph.dtype[new][0] == "f":
                 wins = _or_first_nan(graph, wins, new, best)
-            number = algebra.convert(graph, index_node(graph, k), dtype)
-            best = algebra.select(graph, wins, best, new)
-            return [best, algebra.select(graph, wins, found, number)]
+            number = convert(graph, index_node(graph, k), dtype)
+            best = select(graph, wins, best, new)
+            return [best, select(graph, wins, found, number)]
 
         pair = [read(0), graph.constant(0, dtype)]
         if not is_large((length,)):
@@ -129,11 +151,11 @@ def _arg(walk, eqn, x):
 
 def _or_first_nan(graph, wins: int, new: int, best: int) -> int:
     """Extend the condition `wins`: NaN wins against numbers, and the first NaN stays."""
-    is_nan = algebra.apply(graph, "ne", (new, new), "b1")
-    had_nan = algebra.apply(graph, "ne", (best, best), "b1")
-    free = algebra.apply(graph, "not", (had_nan,), "b1")
-    first = algebra.apply(graph, "and", (is_nan, free), "b1")
-    return algebra.apply(graph, "or", (wins, first), "b1")
+    is_nan = apply(graph, "ne", (new, new), "b1")
+    had_nan = apply(graph, "ne", (best, best), "b1")
+    free = apply(graph, "not", (had_nan,), "b1")
+    first = apply(graph, "and", (is_nan, free), "b1")
+    return apply(graph, "or", (wins, first), "b1")
 
 
 _MOST_RUNNING = 1024
@@ -153,7 +175,7 @@ def _running(walk, eqn, x):
     for k in range(1, len(rows)):
         for i in np.ndindex(*out.shape[1:]):
             pair = int(out[k - 1][i]), int(rows[k][i])
-            out[(k, *i)] = algebra.apply(graph, op, pair, dtype)
+            out[(k, *i)] = apply(graph, op, pair, dtype)
     out = out[::-1] if params["reverse"] else out
     return [np.moveaxis(out, 0, axis)]
 
@@ -172,7 +194,7 @@ def _running_in_memory(graph, x: Pulled, op: str, axis: int, reverse: bool) -> V
         at = minus(graph, length - 1, number) if reverse else number
         each = [source.at((*index[:axis], at, *index[axis:])) for index in others]
         pairs = zip(carried, each, strict=True)
-        return [algebra.apply(graph, op, pair, dtype) for pair in pairs]
+        return [apply(graph, op, pair, dtype) for pair in pairs]
 
     found = collected(graph, length, first, body)
     rows = stored(found, (length, *rest), dtype, graph)
@@ -205,8 +227,8 @@ def _dot(walk, eqn, x, y):
             one = _place(batch_x, batch, free_x, own[0], sum_x, summed)
             two = _place(batch_y, batch, free_y, own[1], sum_y, summed)
             pair = arrays.read(graph, x, one), arrays.read(graph, y, two)
-            pair = tuple(algebra.convert(graph, node, dtype) for node in pair)
-            return algebra.apply(graph, "mul", pair, dtype)
+            pair = tuple(convert(graph, node, dtype) for node in pair)
+            return apply(graph, "mul", pair, dtype)
 
         return folded(walk, "add", math.prod(inner), first, term)
 
@@ -244,8 +266,8 @@ def _sorted(graph, columns: list[list[int]], keys: int) -> list[list[int]]:
             swap = _less(graph, [(c[k + 1], c[k]) for c in columns[:keys]])
             for column in columns:
                 a, b = column[k], column[k + 1]
-                column[k] = algebra.select(graph, swap, a, b)
-                column[k + 1] = algebra.select(graph, swap, b, a)
+                column[k] = select(graph, swap, a, b)
+                column[k + 1] = select(graph, swap, b, a)
     return columns
 
 
@@ -253,15 +275,166 @@ def _less(graph, pairs) -> int:
     """Compare in lexicographic order; NaN is greater than all numbers."""
     found = graph.constant(False, "b1")
     for x, y in reversed(pairs):
-        less = algebra.apply(graph, "lt", (x, y), "b1")
-        same = algebra.apply(graph, "eq", (x, y), "b1")
+        less = apply(graph, "lt", (x, y), "b1")
+        same = apply(graph, "eq", (x, y), "b1")
         if graph.dtype[x][0] == "f":
-            nan_x, nan_y = (algebra.apply(graph, "ne", (z, z), "b1") for z in (x, y))
-            number = algebra.apply(graph, "not", (nan_x,), "b1")
-            last = algebra.apply(graph, "and", (number, nan_y), "b1")
-            less = algebra.apply(graph, "or", (less, last), "b1")
-            both = algebra.apply(graph, "and", (nan_x, nan_y), "b1")
-            same = algebra.apply(graph, "or", (same, both), "b1")
-        tie = algebra.apply(graph, "and", (same, found), "b1")
-        found = algebra.apply(graph, "or", (less, tie), "b1")
+            nan_x, nan_y = (apply(graph, "ne", (z, z), "b1") for z in (x, y))
+            number = apply(graph, "not", (nan_x,), "b1")
+            last = apply(graph, "and", (number, nan_y), "b1")
+            less = apply(graph, "or", (less, last), "b1")
+            both = apply(graph, "and", (nan_x, nan_y), "b1")
+            same = apply(graph, "or", (same, both), "b1")
+        tie = apply(graph, "and", (same, found), "b1")
+        found = apply(graph, "or", (less, tie), "b1")
     return found
+
+
+# Sums over lists whose length differs between lanes, the primitive of `eqsim/_lists.py`. The way
+# back is a loop over the same rows: a pass computes the function of a row again, and pulls
+# back through it in the same pass, so nothing is stored for each row.
+
+
+class _List:
+    """The rows of one sum.
+
+    - `operands`: number of rows, list, tables, and shared arrays.
+    """
+
+    def __init__(self, walk: Translation, eqn, operands: Sequence[Value]):
+        self.walk, self.graph = walk, walk.graph
+        self.body, self.layout = eqn.params["body"], eqn.params["layout"]
+        self.operands = materialized(walk, list(operands))
+
+    def arguments(self, number: int) -> list[Value]:
+        """Return the arguments of the function for a row."""
+        true = self.graph.constant(True, "b1")
+        own: list[Value] = [
+            arrays.nodes([true], (1,)),
+            self.row(self.operands[1], number),
+        ]
+        tables = self.operands[2 : self.layout.first_shared]
+        for table, place in zip(tables, self.layout.places, strict=True):
+            own.append(self.row(table, own[place]))
+        return [*own, *self.operands[self.layout.first_shared :]]
+
+    def row(self, table: Value, number) -> Value:
+        """Return one entry of a table, as an array of one element."""
+        node = number if isinstance(number, int) else _only(number)
+        place = clamped(self.graph, as_index(self.graph, node), table.shape[0] - 1)
+        return arrays.nodes([arrays.read(self.graph, table, (place,))], (1,))
+
+    def loop(
+        self, avals: Sequence[Any], written: Sequence[bool], visit, more=()
+    ) -> list[Value]:
+        """Return totals that begin with zero, after `visit(number, totals) -> totals`
+        of each row.
+
+        **Arguments:**
+
+        - `avals`: shapes and types of the totals.
+        - `written`: flags of the totals to which entries are added.
+        - `more`: values besides the operands on which totals depend.
+        """
+        graph, count = self.graph, _only(self.operands[0])
+        dep = arrays.dependence(graph, *self.operands, *more)
+        whole = [ShapedArray((), np.dtype(np.int32)), *avals]
+        one = graph.constant(1, INDEX)
+
+        def test(values: list[Value]) -> Value:
+            pair = _only(values[0]), count
+            return arrays.nodes([apply(graph, "lt", pair, "b1")], ())
+
+        def body(values: list[Value]) -> list[Value]:
+            number = _only(values[0])
+            totals = visit(number, values[1:])
+            after = apply(graph, "add", (number, one), INDEX)
+            return [arrays.nodes([after], ()), *totals]
+
+        loop = While(
+            carry=Carry(self.walk, whole, [False, *written]),
+            deps=[graph.dep[count] & ~LANE, *([dep] * len(avals))],
+            kept=[False] * len(whole),
+            by_lane=bool(graph.dep[count] & LANE),
+            test=test,
+            body=body,
+        )
+        zeros = [arrays.constant(graph, np.zeros(x.shape, dtype_of(x))) for x in whole]
+        return while_loop(self.walk, loop, zeros)[1:]
+
+    def plus(self, aval, x: Value, y: Value) -> Value:
+        """Return a sum."""
+        dtype = dtype_of(aval)
+        add = lambda *pair: apply(self.graph, "add", pair, dtype)
+        return elementwise(self.walk, aval.shape, dtype, (x, y), add)
+
+
+def _only(value: Value) -> int:
+    """Return the node of an array of one element."""
+    (node,) = np.asarray(value).reshape(-1).tolist()
+    return node
+
+
+@rule("each")
+def _each(walk, eqn, *operands):
+    own = _List(walk, eqn, operands)
+    avals = [var.aval for var in eqn.outvars]
+
+    def visit(number: int, totals: list[Value]) -> list[Value]:
+        args = own.arguments(number)
+        found = walk.closed(own.body, args)
+        triples = zip(totals, found, own.layout.into, avals, strict=True)
+        return [
+            own.plus(aval, total, value)
+            if into is None
+            else add_element(walk, total, _only(args[into[0]]), _only(value))
+            for total, value, into, aval in triples
+        ]
+
+    return own.loop(avals, [into is not None for into in own.layout.into], visit)
+
+
+@reverse_rule("each")
+def _each_back(reverse: Reverse, eqn, operands, active, wanted):
+    walk = reverse.walk
+    if reverse.at_zero:
+        results: list[Value] = [reverse.zeros(var.aval) for var in eqn.outvars]
+    else:
+        results = walk.apply(eqn, operands)
+    chosen = [k for k, on in enumerate(active) if on]
+    layout, avals = eqn.params["layout"], [eqn.invars[k].aval for k in chosen]
+    in_table = [k < layout.first_shared for k in chosen]
+
+    def pull(cotangents: Cotangents) -> Cotangents:
+        own = _List(walk, eqn, reverse.kept(operands))
+        given = [
+            x if x is None else arrays.materialized(walk.graph, x) for x in cotangents
+        ]
+
+        def visit(number: int, totals: list[Value]) -> list[Value]:
+            args = own.arguments(number)
+            back = reverse.closed(own.body, args, list(active), wanted)[2]
+            pairs = zip(given, layout.into, strict=True)
+            found = back(
+                [
+                    x if x is None or into is None else own.row(x, args[into[0]])
+                    for x, into in pairs
+                ]
+            )
+            new = []
+            for k, total, aval, is_table in zip(chosen, totals, avals, in_table):
+                value = found[k]
+                if value is not None and is_table:
+                    place = _only(args[layout.places[k - 2]])
+                    total = add_element(walk, total, place, _only(value))
+                elif value is not None:
+                    total = own.plus(aval, total, value)
+                new.append(total)
+            return new
+
+        with reverse.alone():
+            more = [x for x in given if x is not None]
+            totals = own.loop(avals, in_table, visit, more)
+        found = dict(zip(chosen, totals, strict=True))
+        return [found.get(k) for k in range(len(active))]
+
+    return results, pull

@@ -18,8 +18,19 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from . import _algebra as algebra, _arrays as arrays
-from ._arrays import element, nodes, Pulled, Value
+from . import _arrays as arrays
+from ._arrays import (
+    as_index,
+    element,
+    flat,
+    INDEX,
+    Index,
+    nodes,
+    plus,
+    Pulled,
+    times,
+    Value,
+)
 from ._derivatives import (
     AbstractWalk,
     CALLS,
@@ -31,20 +42,19 @@ from ._derivatives import (
     Vectors,
     wanted_variables,
 )
-from ._elementwise import elementwise
 from ._graph import Graph, Loop
-from ._indices import as_index, flat, INDEX, Index, plus, times
-from ._scalarize import called, dtype_of, Translation
+from ._operations import apply, convert, OPERATIONS, select
+from ._primitives import elementwise
+from ._translation import called, dtype_of, Translation
 
 
 # Passes.
 
 
-_CHEAP = frozenset(
-    {"add", "sub", "mul", "neg", "abs", "max", "min", "sign", "select", "convert"}
-    | {"and", "or", "xor", "not"}
-    | algebra.COMPARISONS
-)
+def _is_cheap(op: str) -> bool:
+    """Return whether an operation is computed again in passes that go back."""
+    row = OPERATIONS.get(op)
+    return op in ("select", "convert") or (row is not None and row.is_cheap)
 
 
 class Passes:
@@ -99,7 +109,7 @@ class Passes:
         graph = self.graph
         if not self._owns(node):
             return ()
-        if graph.op[node] in _CHEAP:
+        if _is_cheap(graph.op[node]):
             return graph.args[node]
         return graph.args[node][1:] if self._reads_outside(node) else ()
 
@@ -119,14 +129,14 @@ class Passes:
             array, index = graph.args[node]
             where = self._known[index]
             return graph.pure("load", (self._array_outside(array), where), dtype)
-        if op not in _CHEAP:
+        if not _is_cheap(op):
             return self._stored(node)
         args = tuple(self._known[x] for x in graph.args[node])
         if op == "select":
-            return algebra.select(graph, *args)
+            return select(graph, *args)
         if op == "convert":
-            return algebra.convert(graph, args[0], dtype)
-        return algebra.apply(graph, op, args, dtype)
+            return convert(graph, args[0], dtype)
+        return apply(graph, op, args, dtype)
 
     def _stored(self, node: int) -> int:
         """Return an element of an array in which the loop stores a value in each pass."""
@@ -232,7 +242,6 @@ class Reverse(AbstractWalk):
     **Arguments:**
 
     - `walk`: translates the equations.
-    - `by_jax`: the rule for equations that have none.
 
     **Attributes:**
 
@@ -242,9 +251,8 @@ class Reverse(AbstractWalk):
         zero.
     """
 
-    def __init__(self, walk: Translation, by_jax: Callable[..., Any]):
+    def __init__(self, walk: Translation):
         AbstractWalk.__init__(self, walk)
-        self.by_jax = by_jax
         self.passes: Passes | None = None
         self.loops = 0
         self.at_zero = False
@@ -322,7 +330,7 @@ class Reverse(AbstractWalk):
     def _equation(self, eqn, operands, flags, wanted) -> tuple[list[Value], Pull]:
         rule, args = REVERSE.get(eqn.primitive.name), (eqn, operands, flags, wanted)
         found = None if rule is None else rule(self, *args)
-        return self.by_jax(self, *args) if found is None else found
+        return _by_jax(self, *args) if found is None else found
 
     def _pull(self, jaxpr: Jaxpr, tape, on, cotangents: Cotangents) -> Cotangents:
         found: dict[Any, Value] = {}
@@ -347,7 +355,7 @@ class Reverse(AbstractWalk):
     def minus(self, aval, x: Value) -> Value:
         """Return a cotangent with the opposite sign."""
         graph, dtype = self.graph, dtype_of(aval)
-        turn = lambda node: algebra.apply(graph, "neg", (node,), dtype)
+        turn = lambda node: apply(graph, "neg", (node,), dtype)
         return elementwise(self.walk, aval.shape, dtype, (x,), turn)
 
     def kept(self, values: Sequence[Value]) -> list[Value]:
@@ -359,11 +367,6 @@ class Reverse(AbstractWalk):
 
 
 # Calls.
-
-
-def reverse_mode(walk: Translation) -> Reverse:
-    """Reverse mode with all rules."""
-    return Reverse(walk, _by_jax)
 
 
 @reverse_rule(*CALLS)

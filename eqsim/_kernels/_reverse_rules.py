@@ -5,29 +5,26 @@ from typing import Any
 
 import numpy as np
 
-from . import _algebra as algebra, _arrays as arrays
-from ._arrays import is_large, Value
+from . import _arrays as arrays
+from ._arrays import INDEX, Index, index_node, is_large, loop_param, minus, Value
+from ._control_flow import Carry, elements, finish, row_of, stacked_rows
 from ._derivatives import (
     active_arguments,
-    Entry,
-    PARTIALS,
     wanted_arguments,
     wanted_results,
 )
-from ._elementwise import elementwise
 from ._graph import Loop
-from ._indexing import are_known, gathered, window_of
-from ._indices import INDEX, Index, index_node, loop_param, minus
-from ._loops import Carry, elements, finish, row_of, stacked_rows
+from ._operations import convert, Element, PARTIALS, select, SMOOTH
+from ._primitives import are_known, elementwise, gathered, window_of
 from ._reductions import balanced
 from ._reverse import Cotangents, Passes, Reverse, reverse_rule
-from ._scalarize import dtype_of, RULES, scan_dependence, scan_sizes
+from ._translation import dtype_of, RULES, scan_dependence, scan_sizes
 
 
 # Primitives.
 
 
-@reverse_rule(*PARTIALS)
+@reverse_rule(*SMOOTH)
 def _elementwise(reverse: Reverse, eqn, operands, active, *_):
     partials, aval = PARTIALS[eqn.primitive.name], eqn.outvars[0].aval
     pairs = list(zip(eqn.invars, partials, active, strict=True))
@@ -41,7 +38,7 @@ def _elementwise(reverse: Reverse, eqn, operands, active, *_):
 
         def of(partial: Any) -> Value:
             at = lambda ct, out, *x: partial(
-                Entry(graph, dtype, eqn.params, out, x), ct
+                Element(graph, dtype, eqn.params, x, out), ct
             )
             return elementwise(reverse.walk, aval.shape, dtype, given, at)
 
@@ -62,7 +59,7 @@ def _select(reverse: Reverse, eqn, operands, active, *_):
     def pull(cotangents: Cotangents) -> Cotangents:
         def of(case: int) -> Value:
             pair = lambda ct: (zero, ct) if case else (ct, zero)
-            at = lambda which, ct: algebra.select(graph, which, *pair(ct))
+            at = lambda which, ct: select(graph, which, *pair(ct))
             given = *reverse.kept(operands[:1]), cotangents[0]
             return elementwise(reverse.walk, aval.shape, dtype, given, at)
 
@@ -76,7 +73,7 @@ def _convert(reverse: Reverse, eqn, operands, active, *_):
     results = reverse.walk.apply(eqn, operands)
     aval, graph = eqn.invars[0].aval, reverse.graph
     dtype = dtype_of(aval)
-    back = lambda ct: algebra.convert(graph, ct, dtype)
+    back = lambda ct: convert(graph, ct, dtype)
     pull = lambda cotangents: [
         elementwise(reverse.walk, aval.shape, dtype, (cotangents[0],), back)
     ]

@@ -1,215 +1,210 @@
-"""The part of a call that one thread runs, as LLVM IR: tasks, loops over the batch, and
-transfers."""
+"""The runtime of a kernel, as LLVM IR: what XLA calls, threads, loops over the batch, and
+transfers of numbers.
 
-from . import _grouping
-from ._assumptions import comparison, DEFINITIONS, otherwise
-from ._entry import (
+    handler (called by XLA through its foreign-function interface, `_ffi.py`)
+      -> participate: the part of a call that one thread runs, in scratch memory of its own
+           region 0: values that the whole batch shares
+           for each pass of the outer axis: copy inputs in, region 1
+             for each pass of the inner axis: copy inputs in, region 2
+             copy outputs out, or add them up
+
+A call is cut into tasks, each a range of the outer axis. The calling thread and helpers from
+XLA's thread pool take tasks from a counter until none is left; so a call never waits for
+a helper that has not begun. Tasks, and the order in which their sums are added, depend on
+the size of the batch alone: results do not depend on the number of threads.
+
+Inputs and outputs lie packed in scratch memory, W environments per tile. The last
+tile may be partial: its lanes beyond the batch repeat the last environment.
+"""
+
+from ._assumptions import comparison
+from ._emit import Emitter
+from ._ffi import (
     API,
-    BUFFERS,
-    DECLARATIONS,
-    DONE,
-    handler,
-    LANES,
-    LOOPS,
-    NEXT,
-    ORDER,
-    SUMS,
-    TASK,
-    TASKS,
+    BUFFER,
+    ERROR,
+    EXECUTE,
+    EXTENSION,
+    FRAME,
+    METADATA,
+    METADATA_EXTENSION,
+    METADATA_KIND,
+    POOL_TASK,
+    POOL_THREADS,
+    Struct,
+    STRUCTS,
 )
 from ._graph import LANE, LOOP
-from ._grouping import definitions, move_lanes, unit
-from ._instructions import bits, scalar_type
-from ._transfer import (
-    accumulate,
-    copy_rows,
-    load_lanes,
-    store_lanes,
-    total_lanes,
-    total_tasks,
-)
+from ._llvm import bits, scalar_type
+from ._schedule import Leaf
 
 
-def module(emitter, regions: list[list[str]], packs: list[str]) -> str:
-    """Return all functions except the chunks."""
+LARGEST_TASKS = 64
+"""Tasks of a call, at most."""
+_TASK_COST = 30_000
+"""Operations that are worth another thread."""
+
+_DECLARATIONS = {
+    "declare ptr @malloc(i64)",
+    "declare void @free(ptr)",
+    "declare i32 @sched_yield()",
+    "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
+}
+
+
+def runtime(emitter: Emitter, regions: list[list[str]], packs: list[str]) -> str:
+    """Return all functions of a kernel except the chunks.
+
+    **Arguments:**
+
+    - `regions`: lines that run the items of each region.
+    - `packs`: lines that store the results of a tile contiguously.
+    """
     writer = _Writer(emitter, regions, packs)
-    emitter.externals |= DECLARATIONS
-    parts = [*writer.copies(), writer.participate(), TASK, writer.entry()]
-    return "\n".join(parts)
+    emitter.uses.externals |= _DECLARATIONS
+    structs = [struct.declaration for struct in (*STRUCTS, writer.call)]
+    parts = [*structs, *writer.transfers(), writer.participate(), writer.help()]
+    return "\n".join([*parts, writer.handler(), _FORGET])
 
 
 class _Writer:
-    """Functions that know the arguments and results of one kernel."""
+    """Functions that know the arguments and results of one kernel.
 
-    def __init__(self, emitter, regions, packs):
+    - `call`: the description of a call, on the heap, which its last user frees.
+    - `offset`: places of the sums of a task; `partial`: bytes of them.
+    """
+
+    def __init__(self, emitter: Emitter, regions, packs):
         self.emitter, self.regions, self.packs = emitter, regions, packs
         self.nest, self.width = emitter.nest, emitter.width
-        # The order of summands, and so their rounding, must not depend on earlier calls.
-        adds_up = any(leaf.summed for leaf in emitter.outputs)
-        largest = max(emitter.weights, default=0)
-        self.grouped = largest >= _grouping.WORTHWHILE and not adds_up
-        self.offset = {}
-        top = 0
-        for k, leaf in enumerate(emitter.outputs):
+        self.lanes = self.width if LANE in self.nest else 1
+        self.inputs, self.outputs = emitter.inputs, emitter.outputs
+        count = len(self.inputs) + len(self.outputs)
+        words = ("next", "done", "users", "tasks", "lanes", "loops")
+        named = dict.fromkeys(words, "i64")
+        self.call = Struct("Call", **named, sums="ptr", buffers=f"[{count} x ptr]")
+        self.offset, self.partial = {}, 0
+        for k, leaf in enumerate(self.outputs):
             if leaf.summed:
-                self.offset[k] = top
-                top += -(-leaf.rows * max(bits(leaf.dtype), 8) // 8 // 8) * 8
-        self.partial = top
+                self.offset[k] = self.partial
+                self.partial += -(-leaf.rows * _size(leaf) // 8) * 8
         self.count = 0
 
-    def _kind(self, leaf) -> str:
-        return "i8" if leaf.dtype == "b1" else scalar_type(leaf.dtype)
-
-    def _size(self, leaf) -> int:
-        return max(bits(leaf.dtype), 8) // 8
-
-    def copies(self) -> list[str]:
-        """Return the functions that move numbers of the types that occur."""
-        leaves = [*self.emitter.inputs, *self.emitter.outputs]
-        kinds = sorted({(self._kind(leaf), self._size(leaf)) for leaf in leaves})
-        text = [copy_rows(kind) for kind, _ in kinds]
-        if self.grouped:
-            text.append(definitions(self.width, unit(self.emitter.weights)))
-            for kind, size in kinds:
-                functions, declared = move_lanes(kind, size, self.width)
-                text.append(functions)
-                self.emitter.externals |= declared
-        elif LANE in self.nest:
-            text += [load_lanes(kind, size, self.width) for kind, size in kinds]
-            text += [store_lanes(kind, size, self.width) for kind, size in kinds]
-        summed = {(self._kind(x), self._size(x)) for x in leaves if x.summed}
-        width = self.width if LANE in self.nest else 1
-        for kind, size in sorted(summed):
-            text.append(accumulate(kind, size, width))
-            text += [total_lanes(kind), total_tasks(kind)]
-        return text
-
-    def _word(self, name: str, number: int, kind: str = "i64") -> list[str]:
+    def _word(self, name: str, kind: str = "i64") -> list[str]:
+        """Return lines that load a field of the call."""
         return [
-            f"  %{name}.at = getelementptr i64, ptr %call, i64 {number}",
+            f"  %{name}.at = {self.call.at('%call', name)}",
             f"  %{name} = load {kind}, ptr %{name}.at, align 8",
         ]
 
-    def _buffer(self, number: int) -> tuple[str, list[str]]:
+    def _new(self, expression: str) -> tuple[str, str]:
+        """Return a register, and the line that sets it."""
         self.count += 1
-        name = f"buffer{self.count}"
-        return f"%{name}", self._word(name, BUFFERS + number, "ptr")
+        return f"%v{self.count}", f"  %v{self.count} = {expression}"
+
+    def _buffer_at(self, number: int) -> tuple[str, list[str]]:
+        array, first = self._new(self.call.at("%call", "buffers"))
+        at, second = self._new(f"getelementptr ptr, ptr {array}, i64 {number}")
+        return at, [first, second]
+
+    def _buffer(self, number: int) -> tuple[str, list[str]]:
+        at, lines = self._buffer_at(number)
+        buffer, line = self._new(f"load ptr, ptr {at}, align 8")
+        return buffer, [*lines, line]
 
     def _scratch(self, place: int) -> tuple[str, list[str]]:
-        self.count += 1
-        name = f"%scratch{self.count}"
-        return name, [f"  {name} = getelementptr i8, ptr %S, i64 {place}"]
+        name, line = self._new(f"getelementptr i8, ptr %S, i64 {place}")
+        return name, [line]
+
+    # Transfers.
+
+    def transfers(self) -> list[str]:
+        """Return the functions that move numbers of the types that occur."""
+        leaves = [*self.inputs, *self.outputs]
+        kinds = sorted({(_kind(leaf), _size(leaf)) for leaf in leaves})
+        text = [_copy_rows(kind) for kind, _ in kinds]
+        if LANE in self.nest:
+            for kind, size in kinds:
+                text += [_load_lanes(kind, size, self.width)]
+                text += [_store_lanes(kind, size, self.width)]
+                kinds_of = f"<{self.width} x {kind}>, ptr, <{self.width} x i1>"
+                function = _masked_store(kind, self.width)
+                self.emitter.uses.externals.add(f"declare void @{function}({kinds_of})")
+        summed = {(_kind(leaf), _size(leaf)) for leaf in leaves if leaf.summed}
+        for kind, size in sorted(summed):
+            text.append(_accumulate(kind, size, self.lanes))
+            text.append(_sums(kind, size, self.lanes))
+        return text
 
     def _copy_in(self, region: int) -> list[str]:
         """Return lines that pack the arguments which a region is the first to need."""
         lines: list[str] = []
-        emitter = self.emitter
-        for k, (leaf, node) in enumerate(
-            zip(emitter.inputs, emitter.sources, strict=True)
-        ):
-            if emitter.deepest(leaf) != region or node not in emitter.schedule.live:
+        schedule = self.emitter.schedule
+        pairs = zip(self.inputs, self.emitter.sources, strict=True)
+        for k, (leaf, node) in enumerate(pairs):
+            if self._region_of(leaf) != region or node not in schedule.live:
                 continue
-            to, own = self._scratch(emitter.schedule.place[node])
+            to, own = self._scratch(schedule.place[node])
             source, more = self._buffer(k)
-            lines += [*own, *more]
-            lines += self._move(leaf, to, source, into=True)
+            lines += [*own, *more, *self._move(leaf, to, source, into=True)]
         return lines
 
-    def _move(self, leaf, scratch: str, buffer: str, into: bool) -> list[str]:
+    def _region_of(self, leaf: Leaf) -> int:
+        """Return the region into which an argument is copied."""
+        found = 0
+        for k, axis in enumerate(self.nest, 1):
+            found = k if leaf.dep & axis else found
+        return found
+
+    def _move(self, leaf: Leaf, scratch: str, buffer: str, into: bool) -> list[str]:
         """Return lines that move the rows of a leaf, of shape `[rows, loops, lanes]`
         without the axes that it lacks."""
-        kind, lines = self._kind(leaf), []
-        self.count += 1
-        n = self.count
-        at, step = buffer, "1"
-        has_loop = bool(leaf.dep & LOOP)
-        if has_loop:
-            scale = "%lanes" if leaf.dep & LANE else "1"
-            at, step = f"%from{n}", f"%step{n}"
-            lines += [
-                f"  %skip{n} = mul i64 %loop, {scale}",
-                f"  {at} = getelementptr {kind}, ptr {buffer}, i64 %skip{n}",
-                f"  {step} = mul i64 %loops, {scale}",
-            ]
-        elif leaf.dep & LANE:
-            step = "%lanes"
-        if leaf.dep & LANE and self.grouped:
-            function = "gather" if into else "scatter"
-            more = "" if into else ", i64 %valid"
-            pair = (scratch, at) if into else (at, scratch)
-            return [
-                *lines,
-                f"  call void @{function}_{kind}(ptr {pair[0]}, ptr {pair[1]}, "
-                f"i64 {leaf.rows}, i64 {step}, ptr %chosen{more})",
-            ]
-        if leaf.dep & LANE:
-            function = "load" if into else "store"
-            pair = (scratch, at) if into else (at, scratch)
-            return [
-                *lines,
-                f"  call void @{function}_{kind}(ptr {pair[0]}, ptr {pair[1]}, "
-                f"i64 {leaf.rows}, i64 {step}, i64 %first, i64 %lanes)",
-            ]
+        kind, lines = _kind(leaf), []
+        at, step = buffer, "%lanes" if leaf.dep & LANE else "1"
+        if leaf.dep & LOOP:
+            skip, first = self._new(f"mul i64 %loop, {step}")
+            at, second = self._new(f"getelementptr {kind}, ptr {buffer}, i64 {skip}")
+            step, third = self._new(f"mul i64 %loops, {step}")
+            lines += [first, second, third]
         pair = (scratch, at) if into else (at, scratch)
-        steps = ("1", step) if into else (step, "1")
-        return [
-            *lines,
-            f"  call void @rows_{kind}(ptr {pair[0]}, ptr {pair[1]}, i64 {leaf.rows}, "
-            f"i64 {steps[0]}, i64 {steps[1]})",
-        ]
+        arguments = f"ptr {pair[0]}, ptr {pair[1]}, i64 {leaf.rows}"
+        if leaf.dep & LANE:
+            function = f"{'load' if into else 'store'}_{kind}"
+            arguments += f", i64 {step}, i64 %first, i64 %lanes"
+        else:
+            function, steps = f"rows_{kind}", ("1", step) if into else (step, "1")
+            arguments += f", i64 {steps[0]}, i64 {steps[1]}"
+        return [*lines, f"  call void @{function}({arguments})"]
 
     def _results(self) -> list[str]:
         """Return lines that store or add the results of a pass."""
         lines = list(self.packs)
-        emitter, first = self.emitter, len(self.emitter.inputs)
-        if self.grouped or any(leaf.summed for leaf in emitter.outputs):
-            lines += [
-                "  %valid = sub i64 %lanes, %first"
-                if LANE in self.nest
-                else "  %valid = add i64 0, 1"
-            ]
-        for k, (leaf, place) in enumerate(
-            zip(emitter.outputs, emitter.packed, strict=True)
-        ):
+        if self.offset:
+            valid = "sub i64 %lanes, %first" if LANE in self.nest else "add i64 0, 1"
+            lines.append(f"  %valid = {valid}")
+        pairs = zip(self.outputs, self.emitter.scratch.packed, strict=True)
+        for k, (leaf, place) in enumerate(pairs, len(self.inputs)):
             packed, own = self._scratch(place)
             lines += own
-            if leaf.summed:
-                total, own = self._scratch(emitter.sums[k])
-                lines += own
-                lines.append(
-                    f"  call void @add_{self._kind(leaf)}(ptr {total}, ptr {packed}, "
-                    f"i64 {leaf.rows}, i64 %valid)"
-                )
+            if not leaf.summed:
+                buffer, own = self._buffer(k)
+                lines += [*own, *self._move(leaf, packed, buffer, into=False)]
                 continue
-            buffer, more = self._buffer(first + k)
-            lines += [*more, *self._move(leaf, packed, buffer, into=False)]
-        if self.grouped:
-            lines.append("  call void @remember(ptr %chosen, ptr %passed)")
+            total, own = self._scratch(self.emitter.scratch.sums[k - len(self.inputs)])
+            arguments = f"ptr {total}, ptr {packed}, i64 {leaf.rows}, i64 %valid"
+            lines += [*own, f"  call void @add_{_kind(leaf)}({arguments})"]
         return lines
 
-    def _chosen(self) -> list[str]:
-        """Return lines that choose the environments of a vector."""
-        if not self.grouped:
-            return []
-        emitter = self.emitter
-        return [
-            f"  %chosen = getelementptr i8, ptr %S, i64 {emitter.lane_numbers}",
-            f"  %passed = getelementptr i8, ptr %S, i64 {emitter.work}",
-            *self._word("arranged", ORDER, "ptr"),
-            "  call void @choose(ptr %chosen, ptr %passed, ptr %arranged, i64 %first, i64 %lanes)",
-        ]
+    # Sums over the batch.
 
     def _clear_sums(self) -> list[str]:
         lines: list[str] = []
-        for k, place in self.emitter.sums.items():
-            leaf = self.emitter.outputs[k]
-            size = leaf.rows * self._size(leaf)
-            size *= self.width if LANE in self.nest else 1
+        for k in self.offset:
+            leaf, place = self.outputs[k], self.emitter.scratch.sums[k]
+            size = leaf.rows * _size(leaf) * self.lanes
             to, own = self._scratch(place)
-            lines += [
-                *own,
-                f"  call void @llvm.memset.p0.i64(ptr {to}, i8 0, i64 {size}, i1 false)",
-            ]
+            clear = f"  call void @llvm.memset.p0.i64(ptr {to}, i8 0, i64 {size}, i1 0)"
+            lines += [*own, clear]
         return lines
 
     def _keep_sums(self) -> list[str]:
@@ -217,87 +212,85 @@ class _Writer:
         if not self.offset:
             return []
         lines = [
-            *self._word("sums", SUMS, "ptr"),
+            *self._word("sums", "ptr"),
             f"  %own_at = mul i64 %task, {self.partial}",
             "  %own = getelementptr i8, ptr %sums, i64 %own_at",
         ]
-        width = self.width if LANE in self.nest else 1
         for k, offset in self.offset.items():
-            leaf, place = self.emitter.outputs[k], self.emitter.sums[k]
-            total, own = self._scratch(place)
-            lines += [
-                *own,
-                f"  %own{k} = getelementptr i8, ptr %own, i64 {offset}",
-                f"  call void @total_{self._kind(leaf)}(ptr %own{k}, ptr {total}, "
-                f"i64 {leaf.rows}, i64 {width})",
-            ]
+            leaf = self.outputs[k]
+            total, more = self._scratch(self.emitter.scratch.sums[k])
+            own, line = self._new(f"getelementptr i8, ptr %own, i64 {offset}")
+            arguments = f"ptr {own}, ptr {total}, i64 {leaf.rows}"
+            lines += [*more, line, f"  call void @total_{_kind(leaf)}({arguments})"]
         return lines
+
+    def _final_sums(self) -> list[str]:
+        lines: list[str] = []
+        for k, offset in self.offset.items():
+            leaf = self.outputs[k]
+            buffer, own = self._buffer(len(self.inputs) + k)
+            total, line = self._new(f"getelementptr i8, ptr %sums, i64 {offset}")
+            arguments = f"ptr {buffer}, ptr {total}, i64 {leaf.rows}"
+            call = f"@plus_{_kind(leaf)}({arguments}, i64 %tasks, i64 {self.partial})"
+            lines += [*own, line, f"  call void {call}"]
+        return lines
+
+    # A thread.
 
     def participate(self) -> str:
         """Return the function of a thread: take a task, compute shared values, then work on
         tasks until none is left."""
-        body = self._nested(1)
-        return "\n".join(
-            [
-                "define internal void @participate(ptr %call) noinline nounwind {",
-                "entry:",
-                *(f"  %index{k} = alloca i64" for k in range(1, len(self.nest) + 1)),
-                f"  %next.at = getelementptr i64, ptr %call, i64 {NEXT}",
-                "  %task0 = atomicrmw add ptr %next.at, i64 1 acq_rel",
-                *self._word("tasks", TASKS),
-                *self._word("lanes", LANES),
-                *self._word("loops", LOOPS),
-                "  %some = icmp slt i64 %task0, %tasks",
-                "  br i1 %some, label %begin, label %leave",
-                "begin:",
-                f"  %memory = call ptr @malloc(i64 {self.emitter.size + 64})",
-                "  %raw = ptrtoint ptr %memory to i64",
-                "  %up = add i64 %raw, 63",
-                "  %aligned = and i64 %up, -64",
-                "  %S = inttoptr i64 %aligned to ptr",
-                *self._copy_in(0),
-                *self.regions[0],
-                "  br label %work",
-                "work:",
-                "  %task = phi i64 [ %task0, %start ], [ %task1, %finish ]".replace(
-                    "%start", self._predecessor()
-                ),
-                *self._outer_range(),
-                *self._clear_sums(),
-                *body,
-                "  br label %finish",
-                "finish:",
-                *self._keep_sums(),
-                f"  %done.at = getelementptr i64, ptr %call, i64 {DONE}",
-                "  %done = atomicrmw add ptr %done.at, i64 1 acq_rel",
-                "  %task1 = atomicrmw add ptr %next.at, i64 1 acq_rel",
-                "  %again = icmp slt i64 %task1, %tasks",
-                "  br i1 %again, label %work, label %over",
-                "over:",
-                "  call void @free(ptr %memory)",
-                "  ret void",
-                "leave:",
-                "  ret void",
-                "}",
-            ]
-        )
-
-    def _predecessor(self) -> str:
-        """Return the block in which region 0 ends."""
-        found = "begin"
-        for line in self.regions[0]:
-            if line.endswith(":") and not line.startswith(" "):
-                found = line[:-1]
-        return f"%{found}"
+        lines = [
+            "define internal void @participate(ptr %call) noinline nounwind {",
+            "entry:",
+            *(f"  %index{k} = alloca i64" for k in range(1, len(self.nest) + 1)),
+            f"  %next.at = {self.call.at('%call', 'next')}",
+            "  %task0 = atomicrmw add ptr %next.at, i64 1 acq_rel",
+            *self._word("tasks"),
+            *self._word("lanes"),
+            *self._word("loops"),
+            "  %some = icmp slt i64 %task0, %tasks",
+            "  br i1 %some, label %begin, label %leave",
+            "begin:",
+            f"  %memory = call ptr @malloc(i64 {self.emitter.scratch.size + 64})",
+            "  %raw = ptrtoint ptr %memory to i64",
+            "  %up = add i64 %raw, 63",
+            "  %aligned = and i64 %up, -64",
+            "  %S = inttoptr i64 %aligned to ptr",
+            *self._copy_in(0),
+            *self.regions[0],
+            "  br label %shared",
+            "shared:",
+            "  br label %work",
+            "work:",
+            "  %task = phi i64 [ %task0, %shared ], [ %task1, %finish ]",
+            *self._outer_range(),
+            *self._clear_sums(),
+            *self._nested(1),
+            "  br label %finish",
+            "finish:",
+            *self._keep_sums(),
+            f"  %done.at = {self.call.at('%call', 'done')}",
+            "  %done = atomicrmw add ptr %done.at, i64 1 acq_rel",
+            "  %task1 = atomicrmw add ptr %next.at, i64 1 acq_rel",
+            "  %again = icmp slt i64 %task1, %tasks",
+            "  br i1 %again, label %work, label %over",
+            "over:",
+            "  call void @free(ptr %memory)",
+            "  ret void",
+            "leave:",
+            "  ret void",
+            "}",
+        ]
+        return "\n".join(lines)
 
     def _outer_range(self) -> list[str]:
         """Return lines that compute `%low` and `%high`, the range of passes of the
         outer axis in a task."""
         if not self.nest:
             return []
-        lines = [*self._passes("%outer", self.nest[0])]
         return [
-            *lines,
+            *self._passes("%outer", self.nest[0]),
             "  %cut0 = mul i64 %task, %outer",
             "  %low = sdiv i64 %cut0, %tasks",
             "  %task_end = add i64 %task, 1",
@@ -333,7 +326,6 @@ class _Writer:
             f"  br i1 %more_axis{level}, label %in{level}, label %out{level}",
             f"in{level}:",
             f"  {own}",
-            *self._chosen(),
             *self._copy_in(level),
             *self.regions[level],
             *self._nested(level + 1),
@@ -343,43 +335,439 @@ class _Writer:
             f"out{level}:",
         ]
 
-    def entry(self) -> str:
-        """Return the function that XLA calls."""
-        nin = len(self.emitter.inputs)
-        one = "  {} = add i64 0, 1"
-        outer, inner = [one.format("%outer")], [one.format("%inner")]
-        if self.nest:
-            outer = self._passes("%outer", self.nest[0])
-        if len(self.nest) > 1:
-            inner = self._passes("%inner", self.nest[1])
-        results, cost = len(self.emitter.outputs), self.emitter.cost
-        finish = self._final_sums(nin)
+    def help(self) -> str:
+        """Return the function of a helper, and the one that ends the use of a call."""
+        return f"""
+define internal void @help(ptr %call) {{
+  call void @participate(ptr %call)
+  call void @release(ptr %call)
+  ret void
+}}
+
+define internal void @release(ptr %call) {{
+  %users = {self.call.at("%call", "users")}
+  %old = atomicrmw sub ptr %users, i64 1 acq_rel
+  %last = icmp eq i64 %old, 1
+  br i1 %last, label %clear, label %end
+clear:
+  %sums.at = {self.call.at("%call", "sums")}
+  %sums = load ptr, ptr %sums.at
+  call void @free(ptr %sums)
+  call void @free(ptr %call)
+  br label %end
+end:
+  ret void
+}}
+"""
+
+    # The entry.
+
+    def handler(self) -> str:
+        """Return the function that XLA calls. Its argument 0 holds the sizes of the axes."""
         tables, check = self._check()
-        order = "call ptr @arrange(i64 %lanes)"
-        order = order if self.grouped else "getelementptr i8, ptr null, i64 0"
-        passes = outer, inner
-        text = handler(nin, results, passes, self.partial, cost, finish, check, order)
-        return "\n".join([*tables, text])
+        lines = [
+            *tables,
+            "define ptr @handler(ptr %frame) nounwind {",
+            _QUERY,
+            *self._arguments(),
+            *check,
+            *self._description(),
+            self._hire(),
+            *self._final_sums(),
+            "  call void @release(ptr %call)",
+            "  ret ptr null",
+            "}",
+        ]
+        return "\n".join(lines)
 
     def _check(self) -> tuple[list[str], list[str]]:
         """Return definitions, and lines that compare the arguments with the
         assumptions."""
-        inputs = self.emitter.inputs
-        patterns = [leaf.assumed for leaf in inputs]
+        patterns = [leaf.assumed for leaf in self.inputs]
         if not any(patterns):
             return [], []
-        tables, lines = comparison(patterns, [leaf.dtype for leaf in inputs])
-        return [*DEFINITIONS, *tables], [*lines, otherwise(API)]
+        return comparison(patterns, [leaf.dtype for leaf in self.inputs])
 
-    def _final_sums(self, nin: int) -> list[str]:
-        lines: list[str] = []
-        for k, offset in self.offset.items():
-            leaf = self.emitter.outputs[k]
-            buffer, own = self._buffer(nin + k)
+    def _arguments(self) -> list[str]:
+        """Return lines that load the addresses of all arrays: `%a0.data`, ... of the
+        arguments and `%r0.data`, ... of the results."""
+        lines = [
+            f"  %args.at = {FRAME.at('%frame', 'arguments.values')}",
+            "  %args = load ptr, ptr %args.at",
+            f"  %rets.at = {FRAME.at('%frame', 'results.values')}",
+            "  %rets = load ptr, ptr %rets.at",
+        ]
+        arguments = [(f"%a{k}", "%args", k + 1) for k in range(len(self.inputs))]
+        results = [(f"%r{k}", "%rets", k) for k in range(len(self.outputs))]
+        for name, source, place in [("%axes", "%args", 0), *arguments, *results]:
             lines += [
-                *own,
-                f"  %total{k} = getelementptr i8, ptr %sums, i64 {offset}",
-                f"  call void @plus_{self._kind(leaf)}(ptr {buffer}, ptr %total{k}, "
-                f"i64 {leaf.rows}, i64 %tasks, i64 {self.partial})",
+                f"  {name}.place = getelementptr ptr, ptr {source}, i64 {place}",
+                f"  {name}.buffer = load ptr, ptr {name}.place",
+                f"  {name}.at = {BUFFER.at(f'{name}.buffer', 'data')}",
+                f"  {name}.data = load ptr, ptr {name}.at",
             ]
         return lines
+
+    def _description(self) -> list[str]:
+        """Return lines that describe the call."""
+        one = "  {} = add i64 0, 1".format
+        axes = zip(("%outer", "%inner"), self.nest)
+        passes = {name: self._passes(name, axis) for name, axis in axes}
+        lines = [
+            f"  %call = call ptr @malloc(i64 {self.call.size})",
+            "  %lanes32 = load i32, ptr %axes.data",
+            "  %lanes = sext i32 %lanes32 to i64",
+            "  %loops.p = getelementptr i32, ptr %axes.data, i64 1",
+            "  %loops32 = load i32, ptr %loops.p",
+            "  %loops = sext i32 %loops32 to i64",
+            *passes.get("%outer", [one("%outer")]),
+            *passes.get("%inner", [one("%inner")]),
+            f"  %few = icmp slt i64 %outer, {LARGEST_TASKS}",
+            f"  %tasks = select i1 %few, i64 %outer, i64 {LARGEST_TASKS}",
+            f"  %partial = mul i64 %tasks, {self.partial}",
+            "  %room = add i64 %partial, 8",
+            "  %sums = call ptr @malloc(i64 %room)",
+        ]
+        values = dict(next=0, done=0, users=1, tasks="%tasks", lanes="%lanes")
+        values |= dict(loops="%loops", sums="%sums")
+        for name, value in values.items():
+            kind = self.call.fields[name]
+            lines.append(f"  %{name}.at = {self.call.at('%call', name)}")
+            lines.append(f"  store {kind} {value}, ptr %{name}.at")
+        names = [f"%a{k}" for k in range(len(self.inputs))]
+        names += [f"%r{k}" for k in range(len(self.outputs))]
+        for k, name in enumerate(names):
+            at, own = self._buffer_at(k)
+            lines += [*own, f"  store ptr {name}.data, ptr {at}"]
+        return lines
+
+    def _hire(self) -> str:
+        """Return lines that ask for as many helpers as are worth it, take part, and wait
+        for the others."""
+        return f"""
+  %passes = mul i64 %outer, %inner
+  %operations = mul i64 %passes, {max(1, self.emitter.cost)}
+  %worth = sdiv i64 %operations, {_TASK_COST}
+  %rest = sub i64 %tasks, 1
+  %less = icmp slt i64 %worth, %rest
+  %wanted = select i1 %less, i64 %worth, i64 %rest
+  %helps = icmp sgt i64 %wanted, 0
+  br i1 %helps, label %ask, label %main
+ask:
+  %api.at = {FRAME.at("%frame", "api")}
+  %api = load ptr, ptr %api.at
+  %context.at = {FRAME.at("%frame", "context")}
+  %context = load ptr, ptr %context.at
+  %threads = alloca i64
+  store i64 1, ptr %threads
+  %question = alloca {POOL_THREADS.name}
+  %question.size = {POOL_THREADS.at("%question", "size")}
+  store i64 {POOL_THREADS.size}, ptr %question.size
+  %question.extension = {POOL_THREADS.at("%question", "extension")}
+  store ptr null, ptr %question.extension
+  %question.context = {POOL_THREADS.at("%question", "context")}
+  store ptr %context, ptr %question.context
+  %question.count = {POOL_THREADS.at("%question", "count")}
+  store ptr %threads, ptr %question.count
+  %threads_of.at = {API.at("%api", "pool_threads")}
+  %threads_of = load ptr, ptr %threads_of.at
+  %error0 = call ptr %threads_of(ptr %question)
+  call void @forget(ptr %api, ptr %error0)
+  %pool = load i64, ptr %threads
+  %others = sub i64 %pool, 1
+  %fewer = icmp slt i64 %others, %wanted
+  %helpers = select i1 %fewer, i64 %others, i64 %wanted
+  %task = alloca {POOL_TASK.name}
+  %task.size = {POOL_TASK.at("%task", "size")}
+  store i64 {POOL_TASK.size}, ptr %task.size
+  %task.extension = {POOL_TASK.at("%task", "extension")}
+  store ptr null, ptr %task.extension
+  %task.context = {POOL_TASK.at("%task", "context")}
+  store ptr %context, ptr %task.context
+  %task.task = {POOL_TASK.at("%task", "task")}
+  store ptr @help, ptr %task.task
+  %task.data = {POOL_TASK.at("%task", "data")}
+  store ptr %call, ptr %task.data
+  %schedule.at = {API.at("%api", "pool_schedule")}
+  %schedule = load ptr, ptr %schedule.at
+  br label %hire
+hire:
+  %h = phi i64 [ 0, %ask ], [ %hn, %hired ]
+  %more = icmp slt i64 %h, %helpers
+  br i1 %more, label %one, label %main
+one:
+  %old_users = atomicrmw add ptr %users.at, i64 1 acq_rel
+  %error = call ptr %schedule(ptr %task)
+  %ok = icmp eq ptr %error, null
+  br i1 %ok, label %hired, label %refused
+refused:
+  %left = atomicrmw sub ptr %users.at, i64 1 acq_rel
+  call void @forget(ptr %api, ptr %error)
+  br label %hired
+hired:
+  %hn = add i64 %h, 1
+  br label %hire
+main:
+  call void @participate(ptr %call)
+  br label %wait
+wait:
+  %so_far = load atomic i64, ptr %done.at acquire, align 8
+  %all = icmp sge i64 %so_far, %tasks
+  br i1 %all, label %finish, label %pause
+pause:
+  %yielded = call i32 @sched_yield()
+  br label %wait
+finish:"""
+
+
+_QUERY = f"""entry:
+  %ext.at = {FRAME.at("%frame", "extension")}
+  %ext = load ptr, ptr %ext.at
+  %plain = icmp eq ptr %ext, null
+  br i1 %plain, label %run, label %query
+query:
+  %kind.at = {EXTENSION.at("%ext", "kind")}
+  %kind = load i32, ptr %kind.at
+  %is_query = icmp eq i32 %kind, {METADATA_KIND}
+  br i1 %is_query, label %answer, label %run
+answer:
+  %answer.at = {METADATA_EXTENSION.at("%ext", "metadata")}
+  %info = load ptr, ptr %answer.at
+  %major = {METADATA.at("%info", "version.major")}
+  store i32 0, ptr %major
+  %minor = {METADATA.at("%info", "version.minor")}
+  store i32 3, ptr %minor
+  %traits = {METADATA.at("%info", "traits")}
+  store i32 0, ptr %traits
+  %state = {METADATA.at("%info", "state")}
+  store i64 0, ptr %state
+  ret ptr null
+run:
+  %stage.at = {FRAME.at("%frame", "stage")}
+  %stage = load i32, ptr %stage.at
+  %executes = icmp eq i32 %stage, {EXECUTE}
+  br i1 %executes, label %execute, label %nothing
+nothing:
+  ret ptr null
+execute:"""
+_FORGET = f"""
+define internal void @forget(ptr %api, ptr %error) {{
+  %none = icmp eq ptr %error, null
+  br i1 %none, label %end, label %destroy
+destroy:
+  %given = alloca {ERROR.name}
+  %size = {ERROR.at("%given", "size")}
+  store i64 {ERROR.size}, ptr %size
+  %extension = {ERROR.at("%given", "extension")}
+  store ptr null, ptr %extension
+  %own = {ERROR.at("%given", "error")}
+  store ptr %error, ptr %own
+  %function.at = {API.at("%api", "error_destroy")}
+  %function = load ptr, ptr %function.at
+  call void %function(ptr %given)
+  br label %end
+end:
+  ret void
+}}
+"""
+
+
+# Functions that move numbers between XLA's buffers and scratch memory, and add them up.
+
+
+def _kind(leaf: Leaf) -> str:
+    """Return the type of the numbers of a leaf in memory."""
+    return "i8" if leaf.dtype == "b1" else scalar_type(leaf.dtype)
+
+
+def _size(leaf: Leaf) -> int:
+    return max(bits(leaf.dtype), 8) // 8
+
+
+def _for_each(head: str, body: str, start: str = "") -> str:
+    """Return a function that runs a body for `%k` from 0 to `%count - 1`."""
+    return f"""
+define internal void {head} {{
+entry:{start}
+  br label %loop
+loop:
+  %k = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %body, label %end
+body:{body}
+  %next = add i64 %k, 1
+  br label %loop
+end:
+  ret void
+}}
+"""
+
+
+def _copy_rows(kind: str) -> str:
+    """Move rows of numbers into and out of scratch memory."""
+    head = f"@rows_{kind}(ptr %to, ptr %from, i64 %count, i64 %step_to, i64 %step)"
+    body = f"""
+  %at = mul i64 %k, %step
+  %source = getelementptr {kind}, ptr %from, i64 %at
+  %x = load {kind}, ptr %source
+  %put = mul i64 %k, %step_to
+  %target = getelementptr {kind}, ptr %to, i64 %put
+  store {kind} %x, ptr %target"""
+    return _for_each(head, body)
+
+
+_MOVED = "ptr %to, ptr %from, i64 %count, i64 %step, i64 %first, i64 %total"
+
+
+def _whole_or_part(name: str, width: int) -> str:
+    """Move rows of W lanes, by one of two functions."""
+    return f"""
+define internal void @{name}({_MOVED}) {{
+  %stop = add i64 %first, {width}
+  %whole = icmp sle i64 %stop, %total
+  br i1 %whole, label %all, label %some
+all:
+  call void @{name}_whole({_MOVED})
+  ret void
+some:
+  call void @{name}_part({_MOVED})
+  ret void
+}}
+"""
+
+
+def _rows_of_lanes(kind: str, width: int, packed: str, array: str) -> str:
+    """Return lines that compute `%p` and `%q`, the places of row `%k`."""
+    return f"""
+  %o = mul i64 %k, %step
+  %oi = add i64 %o, %first
+  %p = getelementptr {kind}, ptr {array}, i64 %oi
+  %q0 = mul i64 %k, {width}
+  %q = getelementptr {kind}, ptr {packed}, i64 %q0"""
+
+
+def _load_lanes(kind: str, size: int, width: int) -> str:
+    """Load `count` rows of W lanes that begin at environment `first` of `total`. Lanes
+    beyond the batch repeat the last environment."""
+    vector, name = f"<{width} x {kind}>", f"load_{kind}"
+    whole = f"""{_rows_of_lanes(kind, width, "%to", "%from")}
+  %x = load {vector}, ptr %p, align {size}
+  store {vector} %x, ptr %q, align {size}"""
+    start = """
+  %last = sub i64 %total, 1"""
+    lanes = [
+        f"""
+  %i{j} = add i64 %first, {j}
+  %over{j} = icmp sgt i64 %i{j}, %last
+  %own{j} = select i1 %over{j}, i64 %last, i64 %i{j}
+  %s{j} = add i64 %row, %own{j}
+  %from{j} = getelementptr {kind}, ptr %from, i64 %s{j}
+  %x{j} = load {kind}, ptr %from{j}
+  %t{j} = add i64 %packed, {j}
+  %to{j} = getelementptr {kind}, ptr %to, i64 %t{j}
+  store {kind} %x{j}, ptr %to{j}"""
+        for j in range(width)
+    ]
+    part = f"""
+  %row = mul i64 %k, %step
+  %packed = mul i64 %k, {width}{"".join(lanes)}"""
+    both = _for_each(f"@{name}_whole({_MOVED})", whole)
+    both += _for_each(f"@{name}_part({_MOVED})", part, start)
+    return both + _whole_or_part(name, width)
+
+
+def _masked_store(kind: str, width: int) -> str:
+    suffix = {"float": "f32", "double": "f64"}.get(kind, kind)
+    return f"llvm.masked.store.v{width}{suffix}.p0"
+
+
+def _valid_lanes(width: int) -> str:
+    """Return lines that compute `%mask`: the first `%valid` lanes."""
+    if width == 1:
+        return "\n  %mask = icmp slt i64 0, %valid"
+    lanes, wide = ", ".join(f"i64 {k}" for k in range(width)), f"<{width} x i64>"
+    zeros = f"<{width} x i32> zeroinitializer"
+    return f"""
+  %one = insertelement {wide} poison, i64 %valid, i64 0
+  %all = shufflevector {wide} %one, {wide} poison, {zeros}
+  %mask = icmp slt {wide} <{lanes}>, %all"""
+
+
+def _store_lanes(kind: str, size: int, width: int) -> str:
+    """Store rows of W lanes, except the lanes beyond the batch."""
+    vector, name = f"<{width} x {kind}>", f"store_{kind}"
+    rows = f"""{_rows_of_lanes(kind, width, "%from", "%to")}
+  %x = load {vector}, ptr %q, align {size}"""
+    whole = f"""{rows}
+  store {vector} %x, ptr %p, align {size}"""
+    arguments = f"{vector} %x, ptr align {size} %p, <{width} x i1> %mask"
+    part = f"""{rows}
+  call void @{_masked_store(kind, width)}({arguments})"""
+    start = f"""
+  %valid = sub i64 %total, %first{_valid_lanes(width)}"""
+    both = _for_each(f"@{name}_whole({_MOVED})", whole)
+    both += _for_each(f"@{name}_part({_MOVED})", part, start)
+    return both + _whole_or_part(name, width)
+
+
+def _add(kind: str) -> tuple[str, str]:
+    """Return the instruction that adds numbers, and their zero."""
+    return ("fadd", "0.0") if kind in ("float", "double") else ("add", "0")
+
+
+def _accumulate(kind: str, size: int, width: int) -> str:
+    """Add rows of lanes to accumulators, except lanes beyond the batch."""
+    vector = f"<{width} x {kind}>" if width > 1 else kind
+    test = f"<{width} x i1>" if width > 1 else "i1"
+    operation, zero = _add(kind)
+    zero = "zeroinitializer" if width > 1 else zero
+    body = f"""
+  %p = getelementptr {vector}, ptr %from, i64 %k
+  %x = load {vector}, ptr %p, align {size}
+  %own = select {test} %mask, {vector} %x, {vector} {zero}
+  %q = getelementptr {vector}, ptr %sum, i64 %k
+  %old = load {vector}, ptr %q, align {size}
+  %new = {operation} {vector} %old, %own
+  store {vector} %new, ptr %q, align {size}"""
+    head = f"@add_{kind}(ptr %sum, ptr %from, i64 %count, i64 %valid)"
+    return _for_each(head, body, _valid_lanes(width))
+
+
+def _sums(kind: str, size: int, width: int) -> str:
+    """Return the functions that add the lanes of each row, and the rows of all tasks in the
+    order of the tasks."""
+    operation, zero = _add(kind)
+    total = f"""
+  %base = mul i64 %k, {width}
+  %row = getelementptr {kind}, ptr %from, i64 %base
+  %sum = call {kind} @sum_{kind}(ptr %row, i64 {width}, i64 {size})
+  %q = getelementptr {kind}, ptr %to, i64 %k
+  store {kind} %sum, ptr %q"""
+    plus = f"""
+  %row = getelementptr {kind}, ptr %from, i64 %k
+  %sum = call {kind} @sum_{kind}(ptr %row, i64 %tasks, i64 %step)
+  %q = getelementptr {kind}, ptr %to, i64 %k
+  store {kind} %sum, ptr %q"""
+    arguments = "ptr %to, ptr %from, i64 %count"
+    return f"""
+define internal {kind} @sum_{kind}(ptr %from, i64 %count, i64 %step) {{
+entry:
+  br label %loop
+loop:
+  %k = phi i64 [ 0, %entry ], [ %next, %body ]
+  %sum = phi {kind} [ {zero}, %entry ], [ %new, %body ]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %body, label %end
+body:
+  %at = mul i64 %k, %step
+  %p = getelementptr i8, ptr %from, i64 %at
+  %x = load {kind}, ptr %p
+  %new = {operation} {kind} %sum, %x
+  %next = add i64 %k, 1
+  br label %loop
+end:
+  ret {kind} %sum
+}}
+{_for_each(f"@total_{kind}({arguments})", total)}
+{_for_each(f"@plus_{kind}({arguments}, i64 %tasks, i64 %step)", plus)}
+"""

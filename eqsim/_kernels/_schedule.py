@@ -1,14 +1,52 @@
-"""Order of evaluation, and where values lie.
+"""Order of evaluation (`Schedule`), and places in scratch memory (`allocate`).
 
 Nodes are visited depth first from the results: a value is computed shortly before it is
 used, which halves both the time of LLVM's register allocation and that of the code. Runs
 of scalar operations are cut into chunks, each a function of its own; what one chunk
-leaves for another goes through a slot of the scratch memory. Slots are reused.
+leaves for another goes through a slot of the scratch memory. Slots are reused: a linear
+scan over the lifetimes of values assigns them.
 """
 
 import dataclasses
+import heapq
+from typing import NamedTuple
 
 from ._graph import Branch, Graph, LANE, LOOP, Loop, TILE
+from ._llvm import bits
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    """An argument or a result of a kernel.
+
+    **Arguments:**
+
+    - `rows`: number of elements for each environment.
+    - `dep`: the axes of the batch that it has, `LANE` and `LOOP`.
+    - `summed`: true if a result is added up over the axes of the nest.
+    - `assumed`: assumptions about arguments, see `_assumptions.py`.
+    """
+
+    rows: int
+    dtype: str
+    dep: int
+    summed: bool = False
+    assumed: bytes | None = None
+
+
+class Interface(NamedTuple):
+    """The arguments and the results of a kernel.
+
+    - `inputs`: arguments; `sources` are their nodes, in the same order.
+    - `outputs`: results; `results` are the nodes of their elements.
+    - `nest`: axes of the batch from the outermost loop on, `LANE` or `LOOP`.
+    """
+
+    inputs: list[Leaf]
+    sources: list[int]
+    outputs: list[Leaf]
+    results: list[list[int]]
+    nest: tuple[int, ...]
 
 
 LONGEST_CHUNK = 400
@@ -24,7 +62,7 @@ class Extent:
 
 
 @dataclasses.dataclass
-class Chunk:
+class Operations:
     """Scalar operations in order."""
 
     time: int
@@ -65,7 +103,7 @@ class Choose:
     other: list
 
 
-Item = Chunk | Copy | Repeat | Choose
+Item = Operations | Copy | Repeat | Choose
 
 _LEAVES = frozenset({"const", "param", "input", "pointer", "state", "table"})
 
@@ -75,8 +113,7 @@ class Schedule:
 
     **Arguments:**
 
-    - `nest`: the axes of the batch from the outermost loop on, `LANE` or `LOOP`.
-    - `outputs`: nodes of the results.
+    - `interface`: arguments and results.
 
     **Attributes:**
 
@@ -88,12 +125,12 @@ class Schedule:
         array becomes at the end of a pass.
     - `starts`: copies of arrays into loops: the array that is copied, the array that the
         loop carries, and the time.
-    - `place`: offset of each value in scratch memory; `size`: bytes of it (see
-        `_allocate.py`).
+    - `place`: offset of each value in scratch memory, from `allocate`.
     """
 
-    def __init__(self, graph: Graph, nest: tuple[int, ...], outputs: list[int], width):
-        self.graph, self.nest, self.width = graph, nest, width
+    def __init__(self, graph: Graph, interface: Interface):
+        self.graph, self.interface, self.nest = graph, interface, interface.nest
+        outputs = [node for row in interface.results for node in row]
         self.alias: dict[int, int] = {}
         self.time = 0
         self._loops: tuple[Extent, ...] = ()
@@ -113,7 +150,6 @@ class Schedule:
                 self._stacks.setdefault((control, graph.aux[node]), node)
         self.regions = self._top(outputs)
         self.place: dict[int, int] = {}
-        self.size = 0
 
     # Order.
 
@@ -216,7 +252,7 @@ class Schedule:
     def _bear(self, node: int) -> None:
         self.born[node] = self.time, self._loops
 
-    def _chunk(self, nodes: list[int]) -> Chunk:
+    def _chunk(self, nodes: list[int]) -> Operations:
         time, own, rows = self._tick(), set(nodes), self.graph.rows
         for node in nodes:
             # Times of their own: an update in place comes after all other reads.
@@ -225,7 +261,7 @@ class Schedule:
             for arg in self.graph.args[node]:
                 if self.resolve(arg) not in own or rows[self.read(arg)]:
                     self._use(arg)
-        return Chunk(time, nodes)
+        return Operations(time, nodes)
 
     def _state(self, like: int) -> int:
         graph = self.graph
@@ -277,9 +313,6 @@ class Schedule:
             head = self._items(self._order([loop.test], loop.depth))
             self._tick()
             self._use(loop.test)
-            going = lanes_going(graph, loop.test)
-            if going is not None:
-                self._use(going)
         values = [loop.outs[k] for k in kept]
         first = len(loop.params)
         stacked = [(arrays[k], counter, loop.stacked[k - first]) for k in arrays]
@@ -327,11 +360,6 @@ class Schedule:
         return Choose(test, parts[0], parts[1])
 
 
-def lanes_going(graph: Graph, test: int) -> int | None:
-    """Return which lanes need another pass of a loop; None if all are alike."""
-    return graph.args[test][0] if graph.op[test] == "any" else None
-
-
 def _live(graph: Graph, outputs: list[int]):
     """Find the nodes that the outputs need; for loops, the carried and stacked results
     that they need."""
@@ -375,3 +403,215 @@ def _live(graph: Graph, outputs: list[int]):
         else:
             stack.extend(graph.args[node])
     return live, carried, stacked
+
+
+class Scratch(NamedTuple):
+    """Scratch memory.
+
+    - `packed`: offset of each result.
+    - `sums`: offsets of the sums of results that are added up, by their numbers.
+    - `size`: bytes of the memory.
+    """
+
+    packed: list[int]
+    sums: dict[int, int]
+    size: int
+
+
+def allocate(schedule: Schedule) -> Scratch:
+    """Assign memory to each value: to arguments, results and sums first, then a slot to
+    each value that one chunk leaves for another."""
+    width, own = schedule.graph.width, schedule.interface
+    lanes = width if LANE in own.nest else 1
+    row = lambda leaf, lanes: leaf.rows * max(bits(leaf.dtype), 8) // 8 * lanes
+    top, fixed, packed, sums = 0, {}, [], {}
+    for leaf, node in zip(own.inputs, own.sources, strict=True):
+        fixed[node] = top
+        top += _round(row(leaf, width if leaf.dep & LANE else 1))
+    for k, leaf in enumerate(own.outputs):
+        packed.append(top)
+        top += _round(row(leaf, lanes))
+        if leaf.summed:
+            sums[k] = top
+            top += _round(row(leaf, lanes))
+    return Scratch(packed, sums, _Scan(schedule).run(top, fixed) + 64)
+
+
+def _round(size: int) -> int:
+    return -(-size // 64) * 64
+
+
+class _Scan:
+    """The values of one schedule.
+
+    - `in_place`: arrays that share memory with the array that they update, or that they
+        start from, and that array.
+    - `inside`: arrays that lie inside the array that they are joined to, and where.
+    - `starts`: first use of the memory of such joined arrays.
+    """
+
+    def __init__(self, schedule: Schedule):
+        self.schedule = schedule
+        self.in_place: dict[int, int] = {}
+        self.inside: dict[int, tuple[int, int]] = {}
+        self.starts: dict[int, int] = {}
+
+    def run(self, base: int, fixed: dict[int, int]) -> int:
+        """Assign offsets from `base` on, and return the end of the memory."""
+        last = self._last_uses()
+        self._alias_updates(last)
+        self._alias_starts(last, fixed)
+        self._alias_joins(last, fixed)
+        self.schedule.place.update(fixed)
+        order = sorted((n for n in last if n not in fixed), key=self._start)
+        active: list[tuple[int, int, int]] = []
+        free: dict[int, list[int]] = {}
+        top = base
+        for node in order:
+            if node in self.in_place or node in self.inside:
+                continue
+            born = self._start(node)
+            while active and active[0][0] < born:
+                _, offset, size = heapq.heappop(active)
+                free.setdefault(size, []).append(offset)
+            size = self.bytes(node)
+            if free.get(size):
+                offset = free[size].pop()
+            else:
+                align = min(64, 1 << (size - 1).bit_length())
+                offset = -(-top // align) * align
+                top = offset + size
+            self.schedule.place[node] = offset
+            heapq.heappush(active, (last[node], offset, size))
+        for node, (whole, offset) in self.inside.items():
+            self.schedule.place[node] = self.schedule.place[whole] + offset
+        for node in self.in_place:
+            self.schedule.place[node] = self.schedule.place[self._buffer(node)]
+        return _round(top)
+
+    def _start(self, node: int) -> int:
+        return self.starts.get(node, self.schedule.born[node][0])
+
+    def _buffer(self, node: int) -> int:
+        while node in self.in_place:
+            node = self.in_place[node]
+        return node
+
+    def bytes(self, node: int) -> int:
+        """Return the size of the slot of a value, rounded up to a multiple of 8."""
+        graph = self.schedule.graph
+        size = bits(graph.dtype[node])
+        if graph.rows[node]:
+            return -(-graph.rows[node] * self._row(node) // 8) * 8
+        return max(8, self._lanes(node) * size // 8)
+
+    def _lanes(self, node: int) -> int:
+        graph = self.schedule.graph
+        return graph.width if graph.dep[node] & LANE else 1
+
+    def _row(self, node: int) -> int:
+        """Return the bytes of one element of an array, in all lanes."""
+        size = bits(self.schedule.graph.dtype[node])
+        return self._lanes(node) * max(size, 8) // 8
+
+    def _last_uses(self) -> dict[int, int]:
+        """Find the last use of each value. A value from outside a loop that the loop
+        uses is kept until the loop ends."""
+        last: dict[int, int] = {}
+        for node, time, loops in self.schedule.uses:
+            born = self.schedule.born.get(node)
+            if born is None:
+                continue
+            for extent in loops:
+                if born[0] < extent.start:
+                    time = max(time, extent.end)
+                    break
+            if time > last.get(node, -1):
+                last[node] = time
+        return last
+
+    def _alias_updates(self, last: dict[int, int]) -> None:
+        """Let `update` write into its operand if nothing reads the operand afterwards."""
+        schedule, graph = self.schedule, self.schedule.graph
+        for node in list(last):
+            if graph.op[node] != "update":
+                continue
+            operand = schedule.resolve(graph.args[node][0])
+            if graph.op[operand] not in ("state", "update"):
+                continue
+            time, loops = schedule.born[node]
+            carried = self._is_carried(operand, loops)
+            if not carried and loops != schedule.born[operand][1]:
+                continue
+            if self.bytes(node) != self.bytes(operand):
+                continue
+            # After its end, a loop is read for what the array became.
+            end = loops[-1].end if carried else schedule.time + 1
+            if any(time < t < end for t in schedule.reads[operand]):
+                continue
+            self._share(node, operand, last)
+
+    def _alias_starts(self, last: dict[int, int], fixed: dict[int, int]) -> None:
+        """Let a loop begin with an array where the loop before it, or around it, left it,
+        if nothing else reads it afterwards."""
+        schedule, graph = self.schedule, self.schedule.graph
+        for source, state, time in schedule.starts:
+            if graph.op[source] not in ("state", "update") or source in fixed:
+                continue
+            if state not in last or source not in last:
+                continue
+            if self.bytes(state) != self.bytes(source):
+                continue
+            loops = schedule.born[state][1]
+            if self._is_replaced(source, state, loops):
+                # The loop around is read for what the array became.
+                end = loops[-1].end
+            elif loops == schedule.born[source][1]:
+                end = schedule.time + 1
+            else:
+                continue
+            if not any(time < t < end for t in schedule.reads[source]):
+                self._share(state, source, last)
+
+    def _is_replaced(self, source: int, state: int, loops: tuple[Extent, ...]) -> bool:
+        """Return whether the innermost of `loops` carries an array, and replaces it by what
+        a loop within it makes of it."""
+        extent, out = self.schedule.assigned.get(source, (None, source))
+        return (
+            bool(loops) and extent is loops[-1] and self.schedule.resolve(out) == state
+        )
+
+    def _share(self, node: int, other: int, last: dict[int, int]) -> None:
+        self.in_place[node] = other
+        buffer = self._buffer(node)
+        last[buffer] = max(last[buffer], last[node])
+
+    def _alias_joins(self, last: dict[int, int], fixed: dict[int, int]) -> None:
+        """Let arrays lie from the start in the array that they are joined to, where
+        nothing reads them afterwards."""
+        schedule, graph = self.schedule, self.schedule.graph
+        for node in [n for n in last if graph.op[n] == "join"]:
+            time, loops = schedule.born[node]
+            offset = 0
+            for part in graph.args[node]:
+                own = schedule.resolve(part)
+                fits = (
+                    graph.op[own] in ("state", "pack")
+                    and not (own in fixed or own in self.inside)
+                    and last.get(own, time + 1) <= time
+                    and schedule.born[own][1] == loops
+                    and self._lanes(own) == self._lanes(node)
+                )
+                if fits:
+                    self.inside[own] = node, offset
+                    start = min(self._start(node), schedule.born[own][0])
+                    self.starts[node] = start
+                offset += graph.rows[part] * self._row(node)
+
+    def _is_carried(self, state: int, loops: tuple[Extent, ...]) -> bool:
+        """Return whether the innermost of `loops` carries an array and replaces it in
+        every pass."""
+        extent, out = self.schedule.assigned.get(state, (None, state))
+        return (
+            bool(loops) and extent is loops[-1] and self.schedule.resolve(out) != state
+        )

@@ -1,6 +1,6 @@
 import pytest
 
-from eqsim._kernels import _arrays, _compile, _lowering, _programs
+from eqsim._kernels import _arrays, _compile, _programs
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +16,7 @@ def nothing_compiled(monkeypatch, request):
     """No kernel is in memory, and those of this test have names of their own, as XLA keeps
     what it knows by name."""
     monkeypatch.setattr(_programs, "_LOADED", {})
-    monkeypatch.setattr(_lowering, "_KERNELS", {})
+    monkeypatch.setattr(_programs, "_KERNELS", {})
     monkeypatch.setattr(_compile, "versions", lambda: request.node.nodeid)
 
 

@@ -10,7 +10,7 @@ from kernels.harness import Kernel
 import eqsim
 from eqsim._kernels import _programs, pattern_of
 from eqsim._primitive import known_values, Pattern, patterned
-from eqsim.testing import random_system
+from eqsim.model import random_system
 
 
 def test_patterns():
@@ -40,7 +40,9 @@ def compiled(monkeypatch, nothing_compiled) -> list[str]:
     found: list[str] = []
     code = _programs.object_code
     monkeypatch.setattr(
-        _programs, "object_code", lambda text: found.append(text) or code(text)
+        _programs,
+        "object_code",
+        lambda module: found.append(module.text()) or code(module),
     )
     return found
 

@@ -12,7 +12,7 @@ from jax import lax
 from jax.extend.core import Literal
 from kernels.harness import assert_close, assert_same, Kernel, WIDTH
 
-from eqsim._kernels import _grouping, _scalarize
+from eqsim._kernels import _translation
 from eqsim._kernels._graph import LANE
 
 
@@ -81,23 +81,6 @@ def test_while(size, shared):
     check(lambda x: newton(jnp.abs(x[0]) + 0.1), x)
     check(table, x, n, shared=shared)
     check(never, x, n, shared=shared)
-
-
-def test_environments_are_grouped_by_work(monkeypatch):
-    """A kernel sorts environments by the work of the call before: what each gets stays,
-    bit for bit, in a first and in a second call, and in other places of the batch."""
-    # Also small loops, and compiled here.
-    monkeypatch.setattr(_grouping, "WORTHWHILE", 1)
-    monkeypatch.setenv("EQSIM_KERNELS_CACHE", "")
-    batch, rng = 5_003, np.random.default_rng(0)
-    x = rng.normal(size=(batch, 7)).astype(np.float32)
-    n = rng.integers(0, 40, batch).astype(np.int32)
-    kernel = Kernel(table)
-    first = kernel(x, n)
-    assert_same(kernel(x, n), first)
-    assert_same(kernel(x[::-1].copy(), n[::-1].copy()), [y[::-1] for y in first])
-    assert_same(first, [y[::-1] for y in kernel(x[::-1].copy(), n[::-1].copy())])
-    assert_same(kernel(x[:5], n[:5]), [y[:5] for y in first])
 
 
 def nested(x, n, m):
@@ -367,7 +350,7 @@ def test_numbers_of_passes_are_the_same_in_all_lanes(reads):
         jaxpr = jaxpr.replace(outvars=jaxpr.outvars[1:])
     (own,) = (eqn for eqn in jaxpr.eqns if eqn.primitive.name == "while")
     given = [0 if isinstance(x, Literal) else LANE for x in own.invars]
-    number, total = _scalarize.while_dependence(own, given, jaxpr)
+    number, total = _translation.while_dependence(own, given, jaxpr)
     assert bool(number & LANE) == reads and total & LANE
 
 
@@ -382,9 +365,9 @@ def test_a_scan_without_passes_falls_back():
 def test_scans_of_unknown_versions_of_jax_fall_back():
     found = jax.make_jaxpr(lambda x: lax.scan(lambda c, _: (c + x, c), x, None, 3))(1.0)
     (scan,) = (eqn for eqn in found.eqns if eqn.primitive.name == "scan")
-    assert _scalarize.scan_sizes(scan.params) == (1, 1)
-    with pytest.raises(_scalarize.Unsupported, match="this version of JAX"):
-        _scalarize.scan_sizes({"length": 3})
+    assert _translation.scan_sizes(scan.params) == (1, 1)
+    with pytest.raises(_translation.Unsupported, match="this version of JAX"):
+        _translation.scan_sizes({"length": 3})
 
 
 # Calls.

@@ -143,6 +143,8 @@ def check_exact(kernel: Kernel, names, *args) -> None:
     assert_same(got, expected, list(names), args)
 
 
+# Kernels beside XLA; `test_operations.py` checks the same operations in one program.
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_exact_at_borders(dtype):
     x = np.concatenate([special(dtype), denormals(dtype)])
@@ -150,6 +152,8 @@ def test_exact_at_borders(dtype):
     check_exact(exact_binary(dtype), EXACT_BINARY, *all_pairs(x))
 
 
+# Kernels beside XLA; `test_operations.py` checks the same operations in one program.
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @settings(max_examples=examples(40))
 @given(data=st.data())
@@ -200,6 +204,8 @@ def check_functions(kernel: Kernel, table, *args) -> None:
         assert not wrong.any(), f"{name}{given}: {shown}, {far[wrong][:4]} units"
 
 
+# Kernels beside XLA; `test_operations.py` checks the same operations in one program.
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_functions_at_borders(dtype):
     check_functions(functions(dtype), FUNCTIONS, special(dtype))
@@ -208,6 +214,8 @@ def test_functions_at_borders(dtype):
     )
 
 
+# Kernels beside XLA; `test_operations.py` checks the same operations in one program.
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @settings(max_examples=examples(40))
 @given(data=st.data())

@@ -85,10 +85,11 @@ def check(dtype, x, y) -> None:
     assert_same(kernel(x, y), kernel.by_xla(x, y), [*UNARY, *BINARY], (x, y))
 
 
+# Kernels beside XLA; `test_operations.py` checks the same operations in one program.
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", INTEGERS)
 @settings(max_examples=examples(10))
 @given(data=st.data())
-@pytest.mark.quick_cases("i1", "i8", "u4")
 def test_integers(dtype, data):
     """Overflow, division by zero and shifts by too much are defined, as in XLA."""
     x, y = all_pairs(borders(dtype))

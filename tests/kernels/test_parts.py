@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 from kernels.harness import compare, Kernel
 
-from eqsim._kernels import _compile, _emit_object, _parts, _schedule
+from eqsim._kernels import _compile, _object, _schedule
+from eqsim._kernels._llvm import Module
 
 
 @pytest.fixture
 def small_parts(monkeypatch, nothing_compiled):
     """Many parts, of few operations each."""
-    monkeypatch.setattr(_parts, "LEAST", 2000)
-    monkeypatch.setattr(_parts, "_processors", lambda: 4)
+    monkeypatch.setattr(_compile, "LEAST_PART", 2000)
+    monkeypatch.setattr(_compile, "_processors", lambda: 4)
     monkeypatch.setattr(_schedule, "LONGEST_CHUNK", 20)
     monkeypatch.setenv("EQSIM_KERNELS_CACHE", "")
 
@@ -22,13 +23,13 @@ def small_parts(monkeypatch, nothing_compiled):
 @pytest.fixture
 def made(monkeypatch):
     """The parts of all modules."""
-    found, split = [], _parts.split
+    found, split = [], Module.split
 
-    def noted(text, count):
-        found.append(split(text, count))
+    def noted(module, count):
+        found.append(split(module, count))
         return found[-1]
 
-    monkeypatch.setattr(_parts, "split", noted)
+    monkeypatch.setattr(Module, "split", noted)
     return found
 
 
@@ -48,7 +49,7 @@ def arguments():
 
 
 joined = pytest.mark.skipif(
-    not _emit_object.joins_objects(_compile.machine().triple),
+    not _object.joins_objects(_compile.machine().triple),
     reason="objects are joined on Linux with x86-64 only",
 )
 
@@ -69,13 +70,13 @@ def test_without_processes(small_parts, made, monkeypatch):
 
 @joined
 def test_processes_that_fail(small_parts, monkeypatch):
-    monkeypatch.setattr(_parts._emit_object, "__file__", "/nowhere/file.py")
+    monkeypatch.setattr(_object, "__file__", "/nowhere/file.py")
     compare(function, *arguments())
 
 
 def test_objects_are_kept_apart():
     data = b"".join(len(x).to_bytes(8, "little") + x for x in (b"one", b"", b"three"))
-    assert list(_parts.objects(data)) == [b"one", b"", b"three"]
+    assert list(_compile.objects(data)) == [b"one", b"", b"three"]
 
 
 def test_small_modules_are_whole(made):

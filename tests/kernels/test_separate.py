@@ -10,7 +10,7 @@ from jax import lax
 from kernels.harness import Kernel
 
 import eqsim
-from eqsim._kernels import _callees
+from eqsim._kernels import _programs
 from eqsim._separate import separate
 from eqsim.io import load_mjcf
 
@@ -121,7 +121,7 @@ def rollout(sys, key, count=8):
 def place(tmp_path, monkeypatch, nothing_compiled):
     """A store of its own."""
     monkeypatch.setenv("EQSIM_KERNELS_CACHE", str(tmp_path / "store"))
-    monkeypatch.setattr(_callees, "_KNOWN", {})
+    monkeypatch.setattr(_programs, "_KNOWN", {})
     return tmp_path / "store"
 
 
@@ -142,7 +142,7 @@ def test_damaged_code_is_compiled_again(place, getkey, monkeypatch):
     first = rollout(robot("box"), key)
     for path in functions(place):
         path.write_bytes(b"no object at all")
-    monkeypatch.setattr(_callees, "_KNOWN", {})
+    monkeypatch.setattr(_programs, "_KNOWN", {})
     jax.clear_caches()
     again = rollout(robot("box"), key)
     pairs = zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True)

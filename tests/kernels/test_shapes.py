@@ -208,9 +208,9 @@ def test_extra_large():
 
 
 def test_too_long_for_a_kernel(monkeypatch):
-    from eqsim._kernels import _scalarize
+    from eqsim._kernels import _translation
 
-    monkeypatch.setattr(_scalarize, "LARGEST", 10)
+    monkeypatch.setattr(_translation, "LARGEST", 10)
     kernel = Kernel(lambda x: (jnp.sin(x) + jnp.cos(x) * x,))
     with pytest.raises(kernels.Unsupported, match="more than 10 nodes"):
         kernel(normal(0, 9))

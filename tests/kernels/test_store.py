@@ -13,6 +13,7 @@ import pytest
 from kernels.harness import Kernel
 
 from eqsim._kernels import _compile, _programs
+from eqsim._kernels._llvm import Module, Uses
 
 
 def polynomial(k: int):
@@ -48,10 +49,10 @@ def objects(place) -> list:
     return sorted(place.glob("*"))
 
 
-def loads(key="key", text=None) -> bytes:
+def loads(key="key", text=None) -> bytes | None:
     """The code of a key, where compiling is an error if `text` is None."""
 
-    def compile() -> str:
+    def compile() -> Module:
         if text is None:
             raise AssertionError("compiled")
         return text
@@ -61,7 +62,12 @@ def loads(key="key", text=None) -> bytes:
     return _compile.stored(key)
 
 
-MODULE = "define i32 @handler() {\n  ret i32 0\n}\n"
+def module(name: str, result: int = 0) -> Module:
+    text = f"define i32 @{name}() {{\n  ret i32 {result}\n}}\n"
+    return Module(1, [], {}, text, Uses())
+
+
+MODULE = module("handler")
 
 
 def test_an_object_is_kept(place):
@@ -96,9 +102,7 @@ def test_a_damaged_object_is_compiled_again(place, kind):
 
 def test_an_object_that_does_not_load_is_compiled_again(place):
     """The digest is right, but the code is that of nothing."""
-    _compile.store(
-        "key", _compile.object_code("define i32 @other() {\n  ret i32 0\n}\n")
-    )
+    _compile.store("key", _compile.object_code(module("other")))
     assert loads(text=MODULE) == loads()
 
 
@@ -258,8 +262,8 @@ def test_compilation_leaks_nothing():
 
     def compile(count: int, start: int) -> None:
         for k in range(start, start + count):
-            text = MODULE.replace("ret i32 0", f"ret i32 {k}")
-            _compile.Loaded(_compile.object_code(text)).close()
+            code = _compile.object_code(module("handler", k))
+            _compile.Loaded(code).close()
 
     compile(500, 0)
     before = memory()

@@ -12,11 +12,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _algebra as algebra, _arrays as arrays
-from ._arrays import is_large, LEAST_WRITTEN, Pulled, Value
+from . import _arrays as arrays
+from ._arrays import (
+    clamped,
+    flat,
+    INDEX,
+    Index,
+    index_node,
+    is_large,
+    LEAST_WRITTEN,
+    loop_param,
+    minus,
+    Pulled,
+    Value,
+)
 from ._graph import Branch, Graph, LANE, Loop
-from ._indices import clamped, flat, INDEX, Index, index_node, loop_param, minus
-from ._scalarize import (
+from ._operations import any_lane, apply, convert, select
+from ._translation import (
     called,
     dependence,
     dtype_of,
@@ -130,7 +142,7 @@ def union(graph: Graph, entries) -> int:
 def blend(graph: Graph, which: int, old: int, new: int) -> int:
     """Select `new` in the lanes where `which` holds, else `old`; for scalars or arrays."""
     if not graph.rows[old]:
-        return algebra.select(graph, which, old, new)
+        return select(graph, which, old, new)
     if old == new or graph.keeps(which, old, new):
         return new
     rows, dtype = graph.rows[old], graph.dtype[old]
@@ -269,8 +281,8 @@ def while_loop(walk: Translation, loop: While, init: list[Value]) -> list[Value]
         test = going
         if mask is not None:
             graph.held.add(going)
-            going = algebra.apply(graph, "and", (mask, going), "b1")
-            test = algebra.any_lane(graph, going)
+            going = apply(graph, "and", (mask, going), "b1")
+            test = any_lane(graph, going)
             walk.mask = going
         outs = carry.flatten(materialized(walk, loop.body(values)), entries)
         walk.mask = old_mask
@@ -388,7 +400,7 @@ def switch(
     """Return the results of the branch that is taken."""
     graph = walk.graph
     (number,) = np.asarray(which).reshape(-1).tolist()
-    number = algebra.convert(graph, number, INDEX)
+    number = convert(graph, number, INDEX)
     last = len(branches) - 1
     if number in graph.value:
         return branches[min(max(int(graph.value[number]), 0), last)]()
@@ -396,7 +408,7 @@ def switch(
     carry, entries = Carry(walk, avals), None
     by_lane = bool(graph.dep[number] & LANE)
     for k, branch in enumerate(branches):
-        here = algebra.apply(graph, "eq", (number, graph.constant(k, INDEX)), "b1")
+        here = apply(graph, "eq", (number, graph.constant(k, INDEX)), "b1")
         entries = _branch(walk, carry, branch, here, by_lane, entries)
     assert entries is not None
     return carry.restore(entries)
@@ -409,8 +421,8 @@ def _branch(walk, carry: Carry, branch, here: int, by_lane: bool, old):
     test = here
     if by_lane:
         if old_mask is not None:
-            here = algebra.apply(graph, "and", (old_mask, here), "b1")
-        test = algebra.any_lane(graph, here)
+            here = apply(graph, "and", (old_mask, here), "b1")
+        test = any_lane(graph, here)
     with graph.block(branch=True) as depth:
         walk.mask = here if by_lane else old_mask
         new = carry.flatten(materialized(walk, branch()))
