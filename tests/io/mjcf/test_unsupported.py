@@ -1,4 +1,3 @@
-import pathlib
 import pickle
 
 import mujoco
@@ -388,9 +387,3 @@ def test_unknown_names_cannot_be_ignored():
         load_mjcf(text(), ignore=("noslp",))
     with pytest.raises(ValueError, match="'plugin', which cannot be ignored"):
         load_mjcf(text(), ignore=("plugin",))
-
-
-def test_table_in_the_docs_is_up_to_date():
-    page = pathlib.Path(__file__).parents[3] / "docs" / "mjcf-support.md"
-    text = "The table has changed: run `make docs-tables`."
-    assert page.read_text() == support_table(), text
