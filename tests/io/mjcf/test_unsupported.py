@@ -4,7 +4,7 @@ import mujoco
 import pytest
 from helpers import tree_allclose
 
-from eqsim.io import load_mjcf, support_table, UnsupportedMJCF
+from eqsim.io import load_mjcf, UnsupportedMJCF
 from eqsim.io.mjcf._feature import Status
 from eqsim.io.mjcf._unsupported import FEATURES
 from eqsim.model import GeomKind
