@@ -23,6 +23,7 @@ from mkdocs.structure.files import File, Files
 ROOT = pathlib.Path(__file__).parents[1]
 LIBRARIES = {"eqsim": ROOT / "eqsim", "eqsim_zoo": ROOT / "zoo" / "eqsim_zoo"}
 SOURCE_LINK = re.compile(r"\]\(\.\./((?:eqsim|zoo)/[\w/]+\.py)\)")
+CODE = re.compile(r"<!-- code: (\S+) -->")
 REPORT_LINK = re.compile(r"\]\(data/(\w+)\.json\)")
 FORMULA = re.compile(
     r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL
@@ -128,7 +129,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Insert tables, and let links to source files and reports lead to their pages."""
+    """Insert tables and files, and let links to source files and reports lead to their
+    pages."""
+    markdown = CODE.sub(_code, markdown)
     markdown = SOURCE_LINK.sub(r"](source/\1.md)", markdown)
     return tables.with_tables(REPORT_LINK.sub(r"](data/\1.md)", markdown))
 
@@ -136,6 +139,11 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 def on_page_content(html: str, **_: object) -> str:
     """Replace each formula by MathML."""
     return FORMULA.sub(_mathml, html)
+
+
+def _code(found: re.Match[str]) -> str:
+    text = (ROOT / found[1]).read_text(encoding="utf-8")
+    return f"```python\n{text}```"
 
 
 def _mathml(found: re.Match[str]) -> str:

@@ -4,10 +4,10 @@
     python docs/tables.py --store out/derivatives.md        # keep the report of a benchmark
 
 Two kinds of tables are not written by hand. Tables of the code (supported MJCF features,
-kinds of sensors, arguments of agents, licenses) are computed whenever the site is built, and
-stand where a page says `<!-- table: NAME -->`. Reports of benchmarks are kept as data in
-`docs/data`, one JSON file for each, and become pages of their own, to which the pages of
-results link.
+kinds of sensors, checks of the conformance kit, arguments of agents, licenses) are computed
+whenever the site is built, and stand where a page says `<!-- table: NAME -->`. Reports of
+benchmarks are kept as data in `docs/data`, one JSON file for each, and become pages of their
+own, to which the pages of results link.
 """
 
 import argparse
@@ -41,6 +41,22 @@ def sensor_table() -> str:
         for kind, facts in SENSOR_FACTS.items()
     ]
     return as_table(["MJCF", "size", "unit", "meaning"], "lrll", rows)
+
+
+def check_table(kind: str) -> str:
+    """Checks of the conformance kit for a `kind` of object: env, pipeline or agent."""
+    import eqsim
+    import eqsim_zoo
+    from eqsim import testing
+
+    objects = {
+        "env": testing.probes.point_mass(),
+        "pipeline": eqsim.Generalized(),
+        "agent": eqsim_zoo.PPO(),
+    }
+    checks = getattr(testing, f"{kind}_checks")(objects[kind])
+    rows = [[f"`{check.name}`", check.law] for check in checks]
+    return as_table(["check", "requirement"], "ll", rows)
 
 
 AGENTS = "PPO RecurrentPPO SAC TD3 APG SHAC ES ARS DIAYN DADS METRA".split()
@@ -89,6 +105,9 @@ def default_of(agent: object, name: str) -> str:
 COMPUTED = {
     "mjcf": mjcf_table,
     "sensors": sensor_table,
+    "env_checks": lambda: check_table("env"),
+    "pipeline_checks": lambda: check_table("pipeline"),
+    "agent_checks": lambda: check_table("agent"),
     "agents": agent_tables,
     "licenses": license_table,
 }

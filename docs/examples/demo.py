@@ -58,11 +58,11 @@ from eqsim.render import Camera, images, NoOpenGL
 SEED = 0
 FPS = 20
 USUAL = {
-    "identification": 33.0,
-    "fleet": 29.0,
-    "linear_model": 8.0,
-    "gait": 16.0,
-    "learning": 50.0,
+    "identification": 38.0,
+    "fleet": 24.0,
+    "linear_model": 9.0,
+    "gait": 18.0,
+    "learning": 51.0,
 }
 """Usual duration of each part on two cores, s, for the estimate of the time that is left."""
 

@@ -54,6 +54,7 @@ def test_examples_parse(page):
 def test_examples_run(page, monkeypatch, tmp_path):
     """All Python blocks of a page, in one namespace."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(ROOT / "docs" / "examples")
     namespace = {}
     for block in blocks(page):
         exec(compile(block, page, "exec"), namespace)
