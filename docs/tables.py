@@ -4,8 +4,8 @@
     python docs/tables.py --store out/derivatives.md        # keep the report of a benchmark
 
 Two kinds of tables are not written by hand. Tables of the code (supported MJCF features,
-kinds of sensors, checks of the conformance kit, arguments of agents, licenses) are computed
-whenever the site is built, and stand where a page says `<!-- table: NAME -->`. Reports of
+kinds of sensors, environments, checks of the conformance kit, arguments of agents, licenses)
+are computed whenever the site is built, and stand where a page says `<!-- table: NAME -->`. Reports of
 benchmarks are kept as data in `docs/data`, one JSON file for each, and become pages of their
 own, to which the pages of results link.
 """
@@ -59,9 +59,24 @@ def check_table(kind: str) -> str:
     return as_table(["check", "requirement"], "ll", rows)
 
 
+def env_tables() -> str:
+    """Observation, reward and options of each environment of eqsim, with a heading."""
+    import eqsim
+
+    found = [(name, eqsim.ENVS.get(name)) for name in eqsim.ENVS.names()]
+    parts = []
+    for name, make in found:
+        if make not in vars(eqsim.envs).values():
+            continue
+        about = (inspect.getdoc(make) or "").partition("**Arguments:**")[0].strip()
+        table = argument_table(make(), "option", ("sys", "pipeline"))
+        parts.append(f"### {name}\n\n{about}\n\n{table}")
+    return "\n\n".join(parts)
+
+
 AGENTS = "PPO RecurrentPPO SAC TD3 APG SHAC ES ARS DIAYN DADS METRA".split()
 ARGUMENT = re.compile(
-    r"^ *- ((?:`\w+`(?:, )?)+): (.*?)(?=\n *- `|\n\n|\Z)", re.M | re.S
+    r"^ *- ((?:`\w+`(?:,\s+)?)+): (.*?)(?=\n *- `|\n\n|\Z)", re.M | re.S
 )
 
 
@@ -70,27 +85,30 @@ def agent_tables() -> str:
     import eqsim_zoo
 
     return "\n\n".join(
-        f"### {name}\n\n{agent_table(getattr(eqsim_zoo, name)())}" for name in AGENTS
+        f"### {name}\n\n{argument_table(getattr(eqsim_zoo, name)())}" for name in AGENTS
     )
 
 
-def agent_table(agent: object) -> str:
-    """Arguments of an agent: names, defaults, and descriptions in its docstrings."""
+def argument_table(
+    item: object, title: str = "argument", omitted: tuple[str, ...] = ()
+) -> str:
+    """Arguments of an object: names, defaults, and descriptions in its docstrings."""
     meanings = {}
-    for cls in type(agent).__mro__:
+    for cls in type(item).__mro__:
         for names, text in ARGUMENT.findall(inspect.getdoc(cls) or ""):
             for name in re.findall(r"\w+", names):
                 meanings.setdefault(name, " ".join(text.split()).replace("|", r"\|"))
     rows = [
-        [f"`{field.name}`", default_of(agent, field.name), meanings.get(field.name, "")]
-        for field in dataclasses.fields(agent)
+        [f"`{field.name}`", default_of(item, field.name), meanings.get(field.name, "")]
+        for field in dataclasses.fields(item)
+        if field.name not in omitted
     ]
-    return as_table(["argument", "default", "meaning"], "lll", rows)
+    return as_table([title, "default", "meaning"], "lll", rows)
 
 
-def default_of(agent: object, name: str) -> str:
-    """Return the value of an argument of an agent as text."""
-    value = getattr(agent, name)
+def default_of(item: object, name: str) -> str:
+    """Return the value of an argument of an object as text."""
+    value = getattr(item, name)
     if dataclasses.is_dataclass(value):
         return f"`{type(value).__name__}()`"
     if hasattr(value, "tolist"):
@@ -105,6 +123,7 @@ def default_of(agent: object, name: str) -> str:
 COMPUTED = {
     "mjcf": mjcf_table,
     "sensors": sensor_table,
+    "envs": env_tables,
     "env_checks": lambda: check_table("env"),
     "pipeline_checks": lambda: check_table("pipeline"),
     "agent_checks": lambda: check_table("agent"),

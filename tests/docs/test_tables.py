@@ -33,12 +33,12 @@ def test_reports_are_stored_as_they_were_written(tables, path):
 
 def test_every_argument_of_an_agent_is_described(tables):
     for name in tables.AGENTS:
-        text = tables.agent_table(getattr(eqsim_zoo, name)())
+        text = tables.argument_table(getattr(eqsim_zoo, name)())
         missing = re.findall(r"^\| `(\w+)` \|.*\|  \|$", text, re.MULTILINE)
         assert not missing, f"{name}: no description of {missing}"
 
 
-@pytest.mark.parametrize("name", ("mjcf", "sensors", "agents"))
+@pytest.mark.parametrize("name", ("mjcf", "sensors", "envs", "env_checks", "agents"))
 def test_marks_are_replaced(tables, name):
     page = tables.with_tables(f"above\n\n<!-- table: {name} -->\n\nbelow")
     assert page.count("\n| ") > 10 and "<!--" not in page

@@ -8,6 +8,7 @@ from opengl import needs_opengl
 
 
 ROOT = pathlib.Path(__file__).parents[2]
+CODE = re.compile(r"<!-- code: (\S+) -->")
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 QUICK = ("README.md", "docs/getting_started.md")
 # Pages whose examples need a plugin or a long training, or have tests of their own.
@@ -22,16 +23,22 @@ ELSEWHERE = {
 NEEDS_OPENGL = {"docs/cli.md"}
 
 
+def text(file):
+    """A page with the files that it shows, as on the site."""
+    code = lambda found: f"```python\n{(ROOT / found[1]).read_text('utf-8')}```"
+    return CODE.sub(code, file.read_text("utf-8"))
+
+
 def pages():
     """All pages with examples, by their paths."""
     files = [ROOT / "README.md", ROOT / "zoo" / "README.md"]
     files += [*(ROOT / "docs").glob("*.md"), *(ROOT / "plugins").glob("*/*.md")]
-    found = [file for file in sorted(files) if BLOCK.search(file.read_text("utf-8"))]
+    found = [file for file in sorted(files) if BLOCK.search(text(file))]
     return [file.relative_to(ROOT).as_posix() for file in found]
 
 
 def blocks(page):
-    return BLOCK.findall((ROOT / page).read_text("utf-8"))
+    return BLOCK.findall(text(ROOT / page))
 
 
 def marked(page):
