@@ -5,9 +5,9 @@
 
 Two kinds of tables are not written by hand. Tables of the code (supported MJCF features,
 kinds of sensors, environments, checks of the conformance kit, arguments of agents, licenses)
-are computed whenever the site is built, and stand where a page says `<!-- table: NAME -->`. Reports of
-benchmarks are kept as data in `docs/data`, one JSON file for each, and become pages of their
-own, to which the pages of results link.
+are computed whenever the site is built, and stand where a page says `<!-- table: NAME -->`.
+Reports of benchmarks are kept as data in `docs/data`, one JSON file for each, and become
+pages of their own, to which the pages of results link.
 """
 
 import argparse
