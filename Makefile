@@ -34,7 +34,7 @@ PLUGINS := torchrl mjx dmc adapters gymnasium playground example evosax
 .PHONY: fuzz situations release oldest newest soak
 
 help:
-	@echo "make demo             install, then run the demonstration, which also trains; results in out/demo"
+	@echo "make demo             install, then run the demonstration (two to three minutes on 2 cores); results in out/demo"
 	@echo "make test             install, then lint, types, layers and the quick tests"
 	@echo "make test-all         the same with the slow tests, and wheels"
 	@echo "make test-plugins     install the plugins, then run their quick tests"
@@ -48,7 +48,7 @@ help:
 	@echo "make soak             nightly: SOAK minutes of steps, and training that is interrupted; numbers in out/soak"
 	@echo "make bench            install the peers, then run the benchmarks; results in out/bench"
 	@echo "make docs             install, then build the site of the documentation; results in out/site"
-	@echo "make docs-tables      write the generated tables of the documentation anew"
+	@echo "make docs-tables      write all tables that nobody writes by hand as Markdown; results in out/tables"
 	@echo "make format           sort imports and format"
 	@echo "make clean            remove the environment, the caches and the results"
 

@@ -1,8 +1,9 @@
-"""Hooks of MkDocs: pages of the API reference and of notebooks, and formulas.
+"""Hooks of MkDocs: pages of the API reference, of notebooks and of tables, and formulas.
 
 Each public package gets a page with the names that its `__init__.py` exports, so a new
 public name is documented without further work. Notebooks become pages with the outputs
-that they store. Formulas become MathML, which browsers draw themselves.
+that they store. Tables that nobody writes by hand come from `docs/tables.py`. Formulas
+become MathML, which browsers draw themselves.
 """
 
 import ast
@@ -14,6 +15,7 @@ from html import unescape
 from typing import NamedTuple
 
 import latex2mathml.converter
+import tables
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
@@ -21,6 +23,8 @@ from mkdocs.structure.files import File, Files
 ROOT = pathlib.Path(__file__).parents[1]
 LIBRARIES = {"eqsim": ROOT / "eqsim", "eqsim_zoo": ROOT / "zoo" / "eqsim_zoo"}
 SOURCE_LINK = re.compile(r"\]\(\.\./((?:eqsim|zoo)/[\w/]+\.py)\)")
+CODE = re.compile(r"<!-- code: (\S+) -->")
+REPORT_LINK = re.compile(r"\]\(data/(\w+)\.json\)")
 FORMULA = re.compile(
     r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL
 )
@@ -98,7 +102,12 @@ def source_links() -> list[str]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for each public package, notebook, and source file with a link to it."""
+    """Add a page for each public package, notebook, report of a benchmark, and source
+    file with a link to it."""
+    for path in sorted(tables.DATA.glob("*.json")):
+        # Search finds pages that explain, not numbers.
+        text = "---\nsearch: {exclude: true}\n---\n\n" + tables.report(path)
+        files.append(File.generated(config, f"data/{path.stem}.md", content=text))
     for path in source_links():
         code = (ROOT / path).read_text(encoding="utf-8")
         text = f"# {path}\n\n~~~~python\n{code}~~~~\n"
@@ -120,13 +129,21 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Let links to source files lead to their pages."""
-    return SOURCE_LINK.sub(r"](source/\1.md)", markdown)
+    """Insert tables and files, and let links to source files and reports lead to their
+    pages."""
+    markdown = CODE.sub(_code, markdown)
+    markdown = SOURCE_LINK.sub(r"](source/\1.md)", markdown)
+    return tables.with_tables(REPORT_LINK.sub(r"](data/\1.md)", markdown))
 
 
 def on_page_content(html: str, **_: object) -> str:
     """Replace each formula by MathML."""
     return FORMULA.sub(_mathml, html)
+
+
+def _code(found: re.Match[str]) -> str:
+    text = (ROOT / found[1]).read_text(encoding="utf-8")
+    return f"```python\n{text}```"
 
 
 def _mathml(found: re.Match[str]) -> str:

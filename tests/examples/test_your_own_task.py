@@ -59,16 +59,13 @@ def _python():
     return re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_page_and_file_are_the_same():
-    assert FILE.read_text() == _python()[0]
-
-
+@pytest.mark.slow
 def test_code(folder, monkeypatch):
     monkeypatch.syspath_prepend(folder)
     namespace = {}
     # With JAX's default settings.
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
-        for block in _python():
+        for block in (FILE.read_text(), *_python()):
             exec(compile(_fewer(block), "your_own_task.md", "exec"), namespace)
         assert namespace["trajectory"].obs["angle"].shape == (200, 2)
         assert type(namespace["env"]) is namespace["SwingUp"]

@@ -10,7 +10,7 @@ from kernels.harness import Kernel
 import eqsim
 from eqsim._kernels import _programs, pattern_of
 from eqsim._primitive import known_values, Pattern, patterned
-from eqsim.model import random_system
+from eqsim.testing import random_system
 
 
 def test_patterns():

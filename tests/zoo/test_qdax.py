@@ -1,5 +1,4 @@
-"""Trainings of QDax's tests of DADS and DIAYN, with their settings;
-docs/third_party_tests.md lists them."""
+"""Trainings of QDax's tests of DADS and DIAYN, with their settings."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,4 @@
-"""Laws of the `TrainState` of jaxrl_m, for `Learner`; docs/third_party_tests.md lists
-them."""
+"""Laws of the `TrainState` of jaxrl_m, for `Learner`."""
 
 import subprocess
 import sys

@@ -19,7 +19,7 @@ from eqsim_zoo.runs import read_metrics
 from . import compilation
 
 
-AGENT, ENV, STEPS, EPISODES = "ppo", "half_cheetah", "1e6", 64
+AGENT, ENV, STEPS, EPISODES = "ppo", "half_cheetah", "7e5", 64
 TINY = (
     "--steps 4096 --num-envs 64 --episode-length 40 --pool-size 8 --turns 2 "
     "--evaluations 1 --episodes 2"

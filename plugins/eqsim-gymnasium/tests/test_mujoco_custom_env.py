@@ -1,5 +1,5 @@
 """Environments from files of users, by the laws of Gymnasium's tests of custom MuJoCo
-environments; docs/third_party_tests.md lists them."""
+environments."""
 
 import pathlib
 

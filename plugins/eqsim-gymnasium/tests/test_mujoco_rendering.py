@@ -1,5 +1,4 @@
-"""Images, by the laws of Gymnasium's tests of rendering; docs/third_party_tests.md lists
-them."""
+"""Images, by the laws of Gymnasium's tests of rendering."""
 
 import itertools
 

@@ -1,5 +1,5 @@
-"""Infos beside version 5 of Gymnasium's MuJoCo environments, and the laws that
-Gymnasium's own tests state for them; docs/third_party_tests.md lists them."""
+"""Infos of version 5 of Gymnasium's MuJoCo environments, and the laws that
+Gymnasium's own tests state for them."""
 
 import functools
 

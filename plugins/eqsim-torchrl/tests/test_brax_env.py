@@ -1,4 +1,4 @@
-"""Laws of TorchRL's tests of `BraxEnv`; docs/third_party_tests.md lists them."""
+"""Laws of TorchRL's tests of `BraxEnv`."""
 
 import functools as ft
 

@@ -1,11 +1,10 @@
-import pathlib
 import pickle
 
 import mujoco
 import pytest
 from helpers import tree_allclose
 
-from eqsim.io import load_mjcf, support_table, UnsupportedMJCF
+from eqsim.io import load_mjcf, UnsupportedMJCF
 from eqsim.io.mjcf._support import FEATURES, Status
 from eqsim.model import GeomKind
 from eqsim.model.pairs import _REGISTRY
@@ -387,9 +386,3 @@ def test_unknown_names_cannot_be_ignored():
         load_mjcf(text(), ignore=("noslp",))
     with pytest.raises(ValueError, match="'plugin', which cannot be ignored"):
         load_mjcf(text(), ignore=("plugin",))
-
-
-def test_table_in_the_docs_is_up_to_date():
-    page = pathlib.Path(__file__).parents[3] / "docs" / "mjcf-support.md"
-    text = "The table has changed: run `make docs-tables`."
-    assert page.read_text() == support_table(), text
