@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from _timing import interleaved
+from _bench import interleaved
 
 import eqsim
 from eqsim import control

@@ -7,9 +7,9 @@ from typing import Any
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from _command import say
-from _runs import physics, train
-from _tables import caption, table
+from _bench import say
+from _bench import physics, train
+from _bench import caption, table
 
 import eqsim_zoo as zoo
 

@@ -12,14 +12,14 @@ import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
-from _command import say
+from _bench import say
 from _menagerie_runs import draw, full_physics, mean_contacts
 from _models import mujoco_model, system
 from _peers import mjx_step
-from _reference import converge, errors
 from _scene_runs import arrays, moved, mujoco_call
-from _timing import interleaved, seconds
+from _bench import interleaved, seconds
 from jax import lax
+from parity.reference import converge, errors
 
 import eqsim
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
-from _tables import circumstances
+from _bench import circumstances
 
 import eqsim
 from eqsim import randomize, wrappers

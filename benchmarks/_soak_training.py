@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.random as jr
 import numpy as np
-from _tables import circumstances
+from _bench import circumstances
 
 import eqsim
 import eqsim_zoo as zoo

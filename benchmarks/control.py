@@ -17,7 +17,7 @@ jax.config.update("jax_enable_x64", True)
 
 import jax.random as jr
 import numpy as np
-from _command import say
+from _bench import say
 from _crocoddyl import compare
 from _double_pendulum import (
     DT,
@@ -34,7 +34,7 @@ from _knock_downs import build, knocks, LibraryController
 from _plan_library import Library
 from _receding import RecedingController
 from _swing_up import plan_of, search
-from _tables import caption, circumstances, table, write
+from _bench import caption, circumstances, table, write
 from _tracking import DoublePendulumController, Nominal
 
 

@@ -15,10 +15,10 @@ import subprocess
 import sys
 import time
 
-from _command import parser, publish, say, setting
+from _bench import parser, publish, say, setting
 from _gpu_cell import CHECKED, ready, run_cell, STEPS
 from _scene_runs import DISTINCT, SETTLE
-from _tables import caption, table
+from _bench import caption, table
 
 
 RUNNERS = ("eqsim", "MJX", "MJX (1 it.)")

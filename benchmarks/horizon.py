@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from _command import parser, publish, say, setting
-from _tables import caption, table
-from _timing import interleaved
+from _bench import parser, publish, say, setting
+from _bench import caption, table
+from _bench import interleaved
 
 import eqsim
 

@@ -17,7 +17,7 @@ import pathlib
 import time
 
 import jax
-from _command import say
+from _bench import say
 from _identify_peer import compare
 from _identify_pendulums import double_pendulum, simple_pendulum
 from _identify_tosses import cube_tosses, cube_violation, elbow_tosses

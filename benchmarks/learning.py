@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from _command import parser, publish, say, setting
-from _runs import draw, physics, train
-from _tables import caption, sections, table
+from _bench import parser, publish, say, setting
+from _bench import draw, physics, train
+from _bench import caption, sections, table
 
 from eqsim_zoo.runs import find_preset, presets
 

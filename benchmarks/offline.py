@@ -17,9 +17,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from _command import parser, publish, say, setting
-from _runs import command, draw, train
-from _tables import caption, table
+from _bench import parser, publish, say, setting
+from _bench import command, draw, train
+from _bench import caption, table
 
 import eqsim
 import eqsim_zoo as zoo

@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _command import parser, publish, say, setting
+from _bench import parser, publish, say, setting
 from _models import model_file, mujoco_model, NotInstalled, package, system
 from _starts import start, STARTS, SUBSTEPS
-from _tables import caption, show, table
-from _timing import interleaved
+from _bench import caption, show, table
+from _bench import interleaved
 from jax import lax
 
 import eqsim

@@ -7,9 +7,9 @@ from typing import Any
 
 import jax
 import jax.random as jr
-from _command import parser, say, setting
+from _bench import parser, say, setting
 from _learned import learn
-from _tables import by_agent, caption, table, write, write_section
+from _bench import by_agent, caption, table, write, write_section
 
 import eqsim
 import eqsim_zoo as zoo

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import jax.random as jr
 import matplotlib
 import numpy as np
-from _command import parser, publish, say, setting
-from _runs import physics
-from _tables import caption, table
+from _bench import parser, publish, say, setting
+from _bench import physics
+from _bench import caption, table
 from matplotlib.figure import Figure
 
 import eqsim

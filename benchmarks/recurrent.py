@@ -5,9 +5,9 @@ python benchmarks/recurrent.py --out out/bench --markdown docs/learning.md
 
 from typing import Any
 
-from _command import parser, say, setting
+from _bench import parser, say, setting
 from _learned import learn
-from _tables import by_agent, caption, table, write, write_section
+from _bench import by_agent, caption, table, write, write_section
 
 import eqsim
 import eqsim_zoo as zoo

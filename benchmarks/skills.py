@@ -18,10 +18,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from _command import parser, publish, say, setting
-from _runs import physics, train
-from _tables import caption, table, write
-from _timing import interleaved
+from _bench import parser, publish, say, setting
+from _bench import physics, train
+from _bench import caption, table, write
+from _bench import interleaved
 from jax import lax
 
 import eqsim_zoo as zoo

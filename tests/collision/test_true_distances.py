@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
-from _separation import separation
+from parity.separation import separation
 from scipy.spatial.transform import Rotation
 
 from eqsim import load_mjcf

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from _agreement import quick_compile
 from helpers import check_gradients, tree_allclose
 from jax.flatten_util import ravel_pytree
+from parity.reference import quick_compile
 
 import eqsim
 from eqsim import kinematics, State

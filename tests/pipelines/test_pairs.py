@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
-from _reference import converge
+from parity.reference import converge
 
 import eqsim
 

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
-from _reference import converge
 from helpers import check_gradients
+from parity.reference import converge
 
 from eqsim import Generalized, load_mjcf, Positional, Spring, State
 from eqsim._calls import rows_together
