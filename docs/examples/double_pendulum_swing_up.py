@@ -1,25 +1,64 @@
-"""Swing-up of the double pendulum by iterative LQR, and feedback gains along it."""
+"""Swing up and balance the double pendulum by iterative LQR, as acrobot or pendubot.
+
+    python docs/examples/double_pendulum_swing_up.py                 # scores, in a minute
+    python docs/examples/double_pendulum_swing_up.py --robustness    # friction, delay, noise
+
+`swing_up` plans with coarse time steps and weights that move to the slopes of the score;
+`refined` solves for the plan again with the time step of the plant, and adds time-varying
+LQR. `Controller` follows the plan.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
+
+
+# Swing-ups are planned in double precision.
+jax.config.update("jax_enable_x64", True)
+
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from _double_pendulum import (
+from double_pendulum import (
     DT,
     DURATION,
     HEIGHT,
     KINDS,
+    mjcf,
+    MODELS,
+    Parameters,
     parameters,
     SCALES,
+    score,
+    simulate,
     TORQUE_LIMIT,
+    upright,
+    within_half_turn,
 )
-from _double_pendulum_mjcf import mjcf
-from _tracking import Nominal
 from jaxtyping import Array, Float
 
 import eqsim
 from eqsim import control
+
+
+class Plan(NamedTuple):
+    """A swing-up at the time step of the plant, with feedback gains.
+
+    - `states`: rows of angles, velocities and torque.
+    - `rates`: changes of torque, N m/s.
+    - `gains`: feedback of the difference from the states.
+    - `goal`, `hold`: the upright state at the end, and the gain there.
+    """
+
+    states: np.ndarray
+    rates: np.ndarray
+    gains: np.ndarray
+    goal: np.ndarray
+    hold: np.ndarray
 
 
 PIPELINE = eqsim.Generalized()
@@ -27,7 +66,7 @@ COARSE = 10
 """Time steps of the plant per control step of the first plan."""
 
 SEEDS = {"acrobot": (0, 3, 150), "pendubot": (0, 4, 100)}
-"""Seed, draw and number of coarse steps of the guess, found by `search`."""
+"""Seed, draw and number of coarse steps of the guess: the best of about 40."""
 
 
 class Cost(control.AbstractCost):
@@ -94,14 +133,14 @@ def first_state(sys) -> eqsim.State:
     return PIPELINE.init(sys)
 
 
-def upright(sys) -> eqsim.State:
+def standing() -> eqsim.State:
     """Stand at rest."""
     return eqsim.State(jnp.array([jnp.pi, 0.0]), jnp.zeros(2), jnp.zeros(1))
 
 
 def regulator(sys, Q, R) -> control.LQR:
     """Compute the regulator of the upright pose."""
-    A, B = control.linearize_step(PIPELINE, sys, upright(sys), jnp.zeros(1))
+    A, B = control.linearize_step(PIPELINE, sys, standing(), jnp.zeros(1))
     return control.lqr(A, B, Q, R)
 
 
@@ -134,7 +173,7 @@ SOFT = jnp.diag(jnp.array([10.0, 10.0, 1.5, 1.5, 1.0]))
 """Root of the weight of the last state, before scaling."""
 
 
-def swing_up(kind: str, key, T: int, p: dict[str, float], rounds: int = 5):
+def swing_up(kind: str, key, T: int, p: Parameters, rounds: int = 5):
     """Plan a swing-up with coarse steps, weights moving to the slopes of the score.
 
     **Returns:** states, actions, the weights, and the costs.
@@ -152,22 +191,10 @@ def swing_up(kind: str, key, T: int, p: dict[str, float], rounds: int = 5):
     return found.states, found.actions, cost, costs
 
 
-def search(kind: str, seed: int, T: int, draws: int = 16):
-    """Plan from random guesses, and return the best with their scores and costs."""
-    found = []
-    for draw, key in enumerate(jr.split(jr.key(seed), draws)):
-        states, _, _, costs = swing_up(kind, key, T, parameters())
-        away = jnp.sin(0.5 * (states.q[-1] - jnp.array([jnp.pi, 0.0])))
-        arrived = jnp.max(jnp.abs(jnp.concatenate([away, states.qd[-1]]))) < 0.1
-        value = 1.0 - jnp.mean(jnp.tanh(jnp.pi * costs / SCALES))
-        found.append((draw, float(value * arrived), list(map(float, costs))))
-    return sorted(found, key=lambda row: -row[1])[:5]
-
-
 PARTS = (0.25, 0.5, 0.75, 1.0)
 
 
-def continued(kind: str, actions, cost: Cost, p: dict[str, float]):
+def continued(kind: str, actions, cost: Cost, p: Parameters):
     """Change the robot of a plan in steps, from the frictionless model to another.
 
     **Returns:** states and actions.
@@ -185,7 +212,7 @@ def continued(kind: str, actions, cost: Cost, p: dict[str, float]):
 TRACKING = jnp.diag(jnp.array([20.0, 20.0, 1.0, 1.0, 0.02])), 2e-4 * jnp.eye(1)
 
 
-def refined(kind: str, states, actions, cost: Cost, p: dict[str, float]) -> Nominal:
+def refined(kind: str, states, actions, cost: Cost, p: Parameters) -> Plan:
     """Solve for the plan with the time step of the plant, and add feedback."""
     sys = eqsim.load_mjcf(mjcf(p, kind, DT, rate=True))
     smooth = eqsim.load_mjcf(mjcf(p, kind, DT, rate=True, dry=False))
@@ -199,9 +226,9 @@ def refined(kind: str, states, actions, cost: Cost, p: dict[str, float]) -> Nomi
     plan = many, jnp.repeat(actions, COARSE, 0)
     found = _solve(sys, fine, first_state(sys), plan, T, 60)
     last = jax.tree.map(lambda x: x[-1], found.states)
-    turns = jnp.round((last.q - upright(sys).q) / (2.0 * jnp.pi))
+    turns = jnp.round((last.q - standing().q) / (2.0 * jnp.pi))
     goal = np.zeros(5)
-    goal[:2] = upright(sys).q + 2.0 * jnp.pi * turns
+    goal[:2] = standing().q + 2.0 * jnp.pi * turns
     friction = 0.5 * jnp.pi * jnp.array([p["cf1"], p["cf2"]])
     states, actions = found.states, found.actions
     if p == parameters():
@@ -214,7 +241,7 @@ def refined(kind: str, states, actions, cost: Cost, p: dict[str, float]) -> Nomi
     rows = jnp.concatenate([states.q, states.qd, states.act], 1)
     gains, hold = feedback(smooth, friction, rows, actions)
     parts = rows, actions, gains, goal, hold
-    return Nominal(*map(np.asarray, parts))
+    return Plan(*map(np.asarray, parts))
 
 
 SLOW = 0.4
@@ -245,7 +272,7 @@ def feedback(smooth, friction: Float[Array, "2"], rows, actions):
         state = eqsim.State(x[:2], x[2:4], x[4:])
         return control.linearize_step(PIPELINE, sys, state, u)
 
-    end = upright(smooth)
+    end = standing()
     x = jnp.concatenate([end.q, end.qd, end.act])
     hold = control.lqr(*linear(x, jnp.zeros(1)), Q, R)
     A, B = jax.vmap(linear)(rows[:-1], actions)
@@ -279,7 +306,7 @@ def _settled(sys, start, goal, gain, length: int):
     return jax.tree.map(join, states, last), rates
 
 
-def plan_of(kind: str, p: dict[str, float] | None = None) -> Nominal:
+def plan_of(kind: str, p: Parameters | None = None) -> Plan:
     """Plan the swing-up from the guess that `SEEDS` names, in double precision.
 
     **Arguments:**
@@ -288,10 +315,140 @@ def plan_of(kind: str, p: dict[str, float] | None = None) -> Nominal:
         as a model with friction, that plan is the first guess.
     """
     seed, draw, T = SEEDS[kind]
-    with jax.enable_x64(True):
-        first = parameters()
-        key = jr.split(jr.key(seed), 16)[draw]
-        states, actions, cost, _ = swing_up(kind, key, T, first)
-        if p is not None and p != first:
-            states, actions = continued(kind, actions, cost, p)
-        return refined(kind, states, actions, cost, first if p is None else p)
+    first = parameters()
+    key = jr.split(jr.key(seed), 16)[draw]
+    states, actions, cost, _ = swing_up(kind, key, T, first)
+    if p is not None and p != first:
+        states, actions = continued(kind, actions, cost, p)
+    return refined(kind, states, actions, cost, first if p is None else p)
+
+
+# Control.
+
+
+class Controller:
+    """Swing-up and balance: a plan of iterative LQR with time-varying LQR along it.
+
+    Its torque is a state of the plan, so that feedback changes the rate of it.
+
+    **Arguments:**
+
+    - `kind`: `acrobot` or `pendubot`.
+    - `plan`: the swing-up.
+    """
+
+    def __init__(self, kind: str, plan: Plan):
+        self.kind, self.joint, self.plan = kind, KINDS[kind], plan
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a run."""
+        self._torque, self._begin, self._braking = 0.0, 0.0, False
+
+    def torque(self, time: float, q, qd) -> np.ndarray:
+        """Compute both torques, N m; that of the joint without motor is zero.
+
+        Far from the plan, it brakes until the links hang at rest, and starts again.
+        """
+        k, now = round((time - self._begin) / DT), self.plan
+        last = len(now.rates)
+        state = now.states[k] if k < last else now.goal
+        if not self._braking and np.max(np.abs(_near(q, state[:2]) - state[:2])) > 1.0:
+            self._braking = True
+        if self._braking:
+            if self._hangs(q, qd):
+                self._braking, self._begin, k = False, time, 0
+                self._torque, state = 0.0, now.states[0]
+            else:
+                return self._motor(self._brake(q, qd))
+        x = np.concatenate([_near(q, state[:2]), qd, [self._torque]])
+        gain = now.gains[k] if k < last else now.hold
+        rate = gain @ (x - state) + (now.rates[k] if k < last else 0.0)
+        middle = self._torque + 0.5 * DT * rate[0]
+        torque = self._torque + DT * rate[0]
+        self._torque = float(np.clip(torque, -TORQUE_LIMIT, TORQUE_LIMIT))
+        return self._motor(middle)
+
+    def _motor(self, torque: float) -> np.ndarray:
+        out = np.zeros(2)
+        out[self.joint] = np.clip(torque, -TORQUE_LIMIT, TORQUE_LIMIT)
+        return out
+
+    def _hangs(self, q, qd) -> bool:
+        away = np.abs(_near(q, np.zeros(2)))
+        return bool(np.max(away) < 0.12 and np.max(np.abs(qd)) < 0.8)
+
+    def _brake(self, q, qd) -> float:
+        """Take energy out, by a linear feedback to the hanging pose."""
+        x = np.concatenate([_near(q, np.zeros(2)), qd])
+        return float(np.dot(BRAKE[self.kind], x))
+
+
+BRAKE = {"acrobot": (0.0, -2.0, 0.0, -0.25), "pendubot": (0.74, 0.88, -0.37, 0.17)}
+"""Gains of the brake by angles and velocities: a spring and a damper at the elbow; the
+LQR of the hanging pose with weights 1, 1, 0.3, 0.3 and 3 (torque)."""
+
+
+def _near(q, to) -> np.ndarray:
+    """Return the same angles, turned to within half a turn of others."""
+    return to + within_half_turn(np.asarray(q) - to)
+
+
+# The commands.
+
+
+def encoder(seed: int):
+    """Make the measurement of a run: angles in steps of 12 bits, noisy velocities."""
+    rng, bit = np.random.default_rng(seed), 2.0 * np.pi / 4096
+    return lambda q, qd: (np.round(q / bit) * bit, qd + rng.normal(0.0, 0.05, 2))
+
+
+def scores(kinds: Sequence[str]) -> None:
+    """Print the scores of the leaderboard."""
+    p = parameters()
+    for kind in kinds:
+        begin = time.perf_counter()
+        controller = Controller(kind, plan_of(kind))
+        planned = time.perf_counter() - begin
+        found = score(p, simulate(p, kind, controller))
+        numbers = ", ".join(f"{name} {value:.4g}" for name, value in found.items())
+        print(f"{kind}: {numbers} (planned in {planned:.0f} s)", flush=True)
+
+
+def robustness(kinds: Sequence[str], seeds: int) -> None:
+    """Print in how many runs with delay, encoders and noise the robot stands in the last
+    second, for plans and plants with and without friction."""
+    pairs = [("model_1.0", False, m, dry) for dry in (False, True) for m in MODELS]
+    pairs += [("model_1.0", True, m, True) for m in MODELS]
+    pairs += [(m, True, m, True) for m in list(MODELS)[1:]]
+    name = lambda m, dry: m if dry else f"{m} without friction"
+    for kind in kinds:
+        plans: dict[tuple, Plan] = {}
+        for own, modeled, plant, dry in pairs:
+            if (own, modeled) not in plans:
+                model = parameters(own, friction=modeled)
+                plans[own, modeled] = plan_of(kind, model)
+            controller = Controller(kind, plans[own, modeled])
+            p, good = parameters(plant, friction=dry), 0
+            for seed in range(seeds):
+                run = simulate(p, kind, controller, measure=encoder(seed), delay=1)
+                good += bool(upright(p, run)[-500:].all())
+            about = f"planned on {name(own, modeled)}, plant {name(plant, dry)}"
+            print(f"{kind}, {about}: {good} of {seeds} upright", flush=True)
+
+
+def main() -> None:
+    """Plan, control, and print scores or robustness."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--kinds", nargs="+", choices=tuple(KINDS), default=list(KINDS))
+    parser.add_argument("--robustness", action="store_true", help="instead of scores")
+    parser.add_argument("--seeds", type=int, default=20, help="runs of each pair")
+    options = parser.parse_args()
+    if options.robustness:
+        robustness(options.kinds, options.seeds)
+    else:
+        scores(options.kinds)
+
+
+if __name__ == "__main__":
+    main()
