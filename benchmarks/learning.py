@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from _bench import parser, publish, say, setting
-from _bench import draw, physics, train
-from _bench import caption, sections, table
+from _bench import caption, parser, publish, say, setting, table
+from _training import draw, kept, physics, sections, train
 
 from eqsim_zoo.runs import find_preset, presets
 
@@ -80,16 +79,13 @@ def _rewarded() -> list[tuple[str, str]]:
 
 def _kept(options) -> list[dict[str, Any]]:
     """Return results of earlier calls that this call does not repeat."""
-    path = options.out / "learning.json"
-    if not options.keep or not path.exists():
-        return []
     again = {*(options.runs or _rewarded())}
     if options.brax:
         again.add(("Brax's ppo", "inverted_pendulum"))
     if options.together:
         again |= {(agent, "inverted_pendulum") for agent in TOGETHER}
-    rows = json.loads(path.read_text())["rows"]
-    return [row for row in rows if (row["agent"], row["env"]) not in again]
+    path = options.out / "learning.json"
+    return kept(path, again, "agent", "env") if options.keep else []
 
 
 def _options():

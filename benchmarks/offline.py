@@ -8,7 +8,6 @@ given.
 """
 
 import importlib.util
-import json
 import pathlib
 import sys
 import time
@@ -17,13 +16,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from _bench import parser, publish, say, setting
-from _bench import command, draw, train
-from _bench import caption, table
+from _bench import caption, parser, publish, say, setting, table
+from _training import command, draw, kept, train
 
 import eqsim
 import eqsim_zoo as zoo
-from eqsim_zoo import offline
+from eqsim_zoo.runs import Offline, Recorded
 
 
 EXPLANATION = """\
@@ -73,7 +71,9 @@ def main() -> None:
         publish(options, "offline_speed", {"where": where, "rows": rows}, text)
         return print(text)
     _record(options)
-    found = _kept(options)
+    again = {(agent, name) for agent in options.agents for name in options.data}
+    path = options.out / "offline.json"
+    found = kept(path, again, "agent", "data") if options.keep else []
     for name in options.data:
         for agent in options.agents:
             found = _ordered([*found, _learn(agent, name, options)])
@@ -83,16 +83,6 @@ def main() -> None:
         folders = [_folder(options, agent, name) for agent in agents]
         draw(folders, options.pictures or options.out, f"offline_{options.env}_{name}")
     print(report(where, found, options))
-
-
-def _kept(options) -> list[dict[str, Any]]:
-    """Return results of earlier calls that this call does not repeat."""
-    path = options.out / "offline.json"
-    if not options.keep or not path.exists():
-        return []
-    again = {(agent, name) for agent in options.agents for name in options.data}
-    rows = json.loads(path.read_text())["rows"]
-    return [row for row in rows if (row["agent"], row["data"]) not in again]
 
 
 def _ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -257,8 +247,8 @@ def _ours(options, steps):
     data = zoo.data.Dataset.create(
         *(steps[name] for name in names), np.zeros(len(steps["rewards"]), bool)
     )
-    agent = offline.Offline(offline.IQL(), num_updates=200)
-    env = offline.Recorded(eqsim.make("half_cheetah"), data)
+    agent = Offline(zoo.IQL(), num_updates=200)
+    env = Recorded(eqsim.make("half_cheetah"), data)
     turn = eqx.filter_jit(agent.iterate)
     state = [turn(agent.init(jax.random.key(0), env), env)[0]]
 

@@ -18,10 +18,8 @@ jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
 import equinox as eqx
 import jax.random as jr
 import jax.tree_util as jtu
-from _bench import parser, publish, say, setting
+from _bench import caption, interleaved, parser, publish, say, setting, table
 from _driven import nothing
-from _bench import caption, table
-from _bench import interleaved
 
 import eqsim
 from eqsim import AutoReset, DomainRandomization, randomize, TimeLimit

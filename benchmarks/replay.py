@@ -13,9 +13,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
-from _bench import parser, publish, say, setting
-from _bench import caption, table
-from _bench import interleaved
+from _bench import caption, interleaved, parser, publish, say, setting, table
 from jax import lax
 
 from eqsim_zoo.blocks import Replay, Transition

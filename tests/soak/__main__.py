@@ -1,9 +1,9 @@
 """Long runs: environment steps without growth, and training that is interrupted.
 
-    python benchmarks/soak.py steps --minutes 10
-    python benchmarks/soak.py steps --steps 1e8 --envs inverted_pendulum point_mass \
+    python tests/soak steps --minutes 10
+    python tests/soak steps --steps 1e8 --envs inverted_pendulum point_mass \
         --num-envs 8192
-    python benchmarks/soak.py training --interruptions 50
+    python tests/soak training --interruptions 50
 
 `steps` steps wrapped environments with resets and randomization, and computes a gradient
 now and then. It fails if a number becomes NaN or infinite, if a program is compiled after
@@ -36,16 +36,16 @@ def main() -> None:
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("out/soak"))
     options = parser.parse_args()
     if options.part == "worker":
-        from _soak_training import work
+        from training import work
 
         return work(options.out, options.interruptions)
     if options.part == "steps":
-        from _soak_steps import soak
+        from steps import soak
 
         sizes = options.minutes, options.steps, options.num_envs
         report, problems = soak(options.envs, *sizes)
     else:
-        from _soak_training import interrupt
+        from training import interrupt
 
         report, problems = interrupt(options.interruptions, options.seed)
     options.out.mkdir(parents=True, exist_ok=True)

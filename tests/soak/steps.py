@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
-from _bench import circumstances
 
 import eqsim
 from eqsim import randomize, wrappers
@@ -180,7 +179,6 @@ def soak(
     if growth > GROWTH:
         problems.append(f"memory grew by {growth:.0f} MB after the first quarter")
     report = {
-        "where": circumstances(),
         "seconds": round(time.monotonic() - begin, 1),
         "rounds": number,
         "steps": total(),

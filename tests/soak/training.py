@@ -16,7 +16,6 @@ import equinox as eqx
 import jax
 import jax.random as jr
 import numpy as np
-from _bench import circumstances
 
 import eqsim
 import eqsim_zoo as zoo
@@ -89,7 +88,6 @@ def interrupt(number: int, seed: int) -> tuple[dict[str, Any], list[str]]:
         problems += _differences(whole.out, broken.out, number)
         turns = len(read_metrics(broken.out))
     report = {
-        "where": circumstances(),
         "seconds": round(time.monotonic() - begin, 1),
         "turns": turns,
         "interruptions": dict(done),
@@ -136,7 +134,7 @@ class _Process:
     """A process that trains in a folder, again and again."""
 
     def __init__(self, out: pathlib.Path, number: int):
-        script = pathlib.Path(__file__).with_name("soak.py")
+        script = pathlib.Path(__file__).parent
         self._command = [sys.executable, str(script), "worker", "--out", str(out)]
         self._command += ["--interruptions", str(number)]
         self.out, self._process = out, subprocess.Popen(["true"])
