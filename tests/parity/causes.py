@@ -12,7 +12,7 @@ import numpy as np
 import eqsim
 from eqsim import dynamics, kinematics
 
-from .contacts import set_points
+from .contacts import replace_inexact
 from .reference import (
     batch_of,
     Errors,
@@ -145,7 +145,7 @@ def at_our_geometry(sys, model, data, states: States, i: int) -> str:
     mujoco.mj_makeM(model, data)
     mujoco.mj_factorM(model, data)
     mujoco.mj_collision(model, data)
-    changed += set_points(sys, model, data, states, i)
+    changed += replace_inexact(sys, model, data, states, i)
     mujoco.mj_makeConstraint(model, data)
     mujoco.mj_transmission(model, data)
     mujoco.mj_projectConstraint(model, data)

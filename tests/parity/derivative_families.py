@@ -8,13 +8,12 @@ import jax
 import jax.tree_util as jtu
 import mujoco
 import numpy as np
-import parity.derivative_models as models
-import parity.derivative_models as situations
 
 import eqsim
 from eqsim import AbstractPipeline, Generalized, System
 from eqsim.model import inactive_parameters
 
+from . import derivative_models as models
 from .derivatives import (
     Derivatives,
     Found,
@@ -204,7 +203,7 @@ FAMILIES = {
         f"Contacts: {cone} cone",
         _ABOUT_CONTACTS,
         {cone: models.CONTACTS.format(cone)},
-        situations.touching,
+        models.touching,
         _CONTACT_PARTS,
     )
     for cone in ("pyramidal", "elliptic")
@@ -217,7 +216,7 @@ FAMILIES = {
             .replace('"4"', '"3"')
             .replace('"6"', '"3"')
         },
-        situations.touching,
+        models.touching,
         _CONTACT_PARTS,
         pipelines=EVERY[1:],
     ),
@@ -226,7 +225,7 @@ FAMILIES = {
         "A free shape and a fixed shape, for each pair of kinds. Largest error over three "
         "states: apart but within the margin, touching, and deep penetration.",
         models.shapes(),
-        situations.meeting,
+        models.meeting,
         ("geoms.pos", "geoms.quat", "geoms.size", "meshes.", "height_fields."),
         by_case=True,
     ),
@@ -235,7 +234,7 @@ FAMILIES = {
         "A ball joint, a hinge and a slide with limits, dry friction, polynomial springs "
         "and dampers, and ranges of actuator forces.",
         {"": models.JOINTS},
-        situations.limits,
+        models.limits,
         ("joints.",),
         ("joints.",),
         EVERY,
@@ -244,7 +243,7 @@ FAMILIES = {
         "Equality constraints",
         "Welds, connects, and couplings of joints and tendons; a mocap body holds a box.",
         {"": models.EQUALITY},
-        situations.coupled,
+        models.coupled,
         ("equalities.", "sites.", "links.pos", "links.quat", "tendons.coef"),
         ("equalities.", "links.pos", "links.quat"),
     ),
@@ -254,7 +253,7 @@ FAMILIES = {
         "a given side and inside; with pulleys, springs, dampers, armature, limits and dry "
         "friction.",
         {"": models.TENDONS},
-        situations.strung,
+        models.strung,
         ("tendons.", "sites.", "geoms."),
         ("tendons.stiffness", "tendons.spring", "tendons.armature", "tendons.range"),
     ),
@@ -262,7 +261,7 @@ FAMILIES = {
         "Tendons: springs",
         "Springs and dampers of a fixed tendon and of a spatial tendon with a pulley.",
         {"": models.TENDON_SPRINGS},
-        situations.moving,
+        models.moving,
         ("tendons.", "sites.", "geoms."),
         pipelines=EVERY[1:],
     ),
@@ -271,7 +270,7 @@ FAMILIES = {
         "One actuator per kind of transmission, on three links, one of which touches a "
         "plane.",
         {"": models.TRANSMISSIONS},
-        situations.driven,
+        models.driven,
         ("actuators.", "sites."),
         ("actuators.gear", "actuators.damping", "actuators.armature"),
     ),
@@ -280,14 +279,14 @@ FAMILIES = {
         "Affine laws, filters, integrators, muscles, DC motors and PID servos, with ranges "
         "of controls, activations and forces.",
         {"": models.LAWS},
-        situations.driven,
+        models.driven,
         ("actuators.",),
     ),
     "joint-actuators": Family(
         "Actuators on joints",
         "Several laws on a hinge and a ball joint.",
         {"": models.JOINT_ACTUATORS},
-        situations.driven,
+        models.driven,
         ("actuators.", "joints.force_range"),
         pipelines=EVERY[1:],
     ),
@@ -296,7 +295,7 @@ FAMILIES = {
         "A free body, and a chain with actuators, a limit and a tendon, in a fluid. Largest "
         "error over four states, at rest and moving.",
         _INTEGRATORS,
-        situations.moving,
+        models.moving,
         (
             *(
                 "links.mass",
@@ -313,7 +312,7 @@ FAMILIES = {
         "Values of one sensor of each kind, on a floating robot that touches a plane and "
         "exceeds a joint limit and a tendon limit. Largest error over three states.",
         {"": models.sensors()},
-        situations.sensed,
+        models.sensed,
         ("links.", "joints.", "geoms.", "sites.", "tendons.", "actuators.", "sensors."),
         sensors=True,
     ),
@@ -321,7 +320,7 @@ FAMILIES = {
         "Medium",
         "Ellipsoids and an inertia box in a moving fluid.",
         {"": models.MEDIUM},
-        situations.moving,
+        models.moving,
         (
             "density",
             "viscosity",

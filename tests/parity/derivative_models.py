@@ -1,4 +1,5 @@
-"""One small robot for each family of features, for the derivative matrix."""
+"""Small robots for the derivative matrix, one for each family of features, and their states:
+coordinates and velocities by name, and the scale of controls if it is not one."""
 
 import re
 

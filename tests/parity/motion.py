@@ -4,7 +4,6 @@
 under random controls; for a difference, `_reason` names the cause.
 """
 
-import collections
 import dataclasses
 import pathlib
 import textwrap
@@ -21,9 +20,14 @@ import numpy as np
 import eqsim
 from eqsim.collision import contact_plan
 from eqsim.io import load_mjcf, UnsupportedMJCF
-from eqsim.io.mjcf._names import element_names
 
-from .reference import converge, errors, quick_compile, solution
+from .contacts import (
+    compared,
+    found_contacts,
+    geom_numbers,
+    with_normals_of_vertices,
+)
+from .reference import converge, errors, quick_compile, RESETS, solution
 from .states import controls
 
 
@@ -124,35 +128,6 @@ def _errors(step, path: _Path) -> tuple[np.ndarray, np.ndarray]:
     return errors(np.array(along), target), errors(np.array(single), target)
 
 
-def _round_normals(model: mujoco.MjModel) -> float:
-    """Set the normals of hull polygons to those of their vertices, which MuJoCo rounds
-    to single precision after computing normals. Return the largest change.
-    """
-    most = 0.0
-    for mesh in range(model.nmesh):
-        start, first = model.mesh_vertadr[mesh], model.mesh_polyadr[mesh]
-        for k in range(first, first + model.mesh_polynum[mesh]):
-            corner, count = model.mesh_polyvertadr[k], model.mesh_polyvertnum[k]
-            corners = start + model.mesh_polyvert[corner : corner + count]
-            points = model.mesh_vert[corners].astype(float)
-            points -= points[0]
-            area = np.sum(np.cross(points, np.roll(points, -1, axis=0)), axis=0)
-            length = np.linalg.norm(area)
-            if length > 0.0:
-                most = max(
-                    most, np.max(np.abs(area / length - model.mesh_polynormal[k]))
-                )
-                model.mesh_polynormal[k] = area / length
-    return float(most)
-
-
-_RESETS = (
-    int(mujoco.mjtWarning.mjWARN_BADQPOS),
-    int(mujoco.mjtWarning.mjWARN_BADQVEL),
-    int(mujoco.mjtWarning.mjWARN_BADQACC),
-)
-
-
 def _mujoco_path(model: mujoco.MjModel, steps: int) -> _Path:
     rng = np.random.default_rng(0)
     data = mujoco.MjData(model)
@@ -168,7 +143,7 @@ def _mujoco_path(model: mujoco.MjModel, steps: int) -> _Path:
         data.ctrl[:] = ctrl[k]
         mujoco.mj_step(model, data)
         contacts = max(contacts, data.ncon)
-        if any(data.warning[kind].number for kind in _RESETS):
+        if any(data.warning[kind].number for kind in RESETS):
             break
         states.append(_state(data))
     return _Path(np.array(states), ctrl, contacts)
@@ -193,7 +168,7 @@ def _advance(static, dynamic, q, qd, act, ctrl) -> tuple[tuple, Any]:
 
 def _reason(sys, model, steps: int, step) -> str:
     """Return the reason why trajectories differ, in one sentence."""
-    rounded = _round_normals(model)
+    rounded = with_normals_of_vertices(model)
     path = _mujoco_path(model, steps)
     parted, single = _errors(step, path)
     left, local = float(np.max(parted)), float(np.max(single))
@@ -213,9 +188,13 @@ def _reason(sys, model, steps: int, step) -> str:
     data.qpos[:], data.qvel[:], data.act[:] = _parts(model, path.states[k])
     data.ctrl[:] = path.ctrl[k]
     mujoco.mj_forward(model, data)
-    differing = _differing_contacts(sys, model, data, solved.contacts)
-    if differing:
-        return f"Step {k}: {differing}"
+    own = found_contacts(solved.contacts, geom_numbers(sys, model))
+    found = compared(model, data, own)
+    if found.count:
+        return f"Step {k}: numbers of contacts differ: {', '.join(found.count)}."
+    gap = max(found.distance, found.position)
+    if gap > 1e-7:
+        return f"Step {k}: contacts differ by {gap:.0e} m: {', '.join(found.kinds)}."
     qdd = np.asarray(solved.qdd)
     if not np.all(np.isfinite(qdd)):
         return f"Step {k}: accelerations of eqsim are not finite."
@@ -227,51 +206,6 @@ def _reason(sys, model, steps: int, step) -> str:
         return f"Step {k}: both residuals are small; the problem is ill-conditioned."
     converged = "" if bool(solved.converged) else " eqsim has not converged."
     return f"Step {k}: residual of eqsim {ours:.0e}, not explained.{converged}"
-
-
-def _differing_contacts(sys, model, data, contacts) -> str:
-    """Return the contact with the largest difference of distance or position, if that
-    exceeds 1e-7 m."""
-    theirs, ours = collections.defaultdict(list), collections.defaultdict(list)
-    for contact in data.contact:
-        pair = tuple(sorted(int(g) for g in contact.geom))
-        theirs[pair].append((float(contact.dist), *contact.pos))
-    kept = _kept(sys, model)
-    geoms, dist, pos = map(np.asarray, (contacts.geoms, contacts.dist, contacts.pos))
-    for k, (a, b) in enumerate(geoms[geoms[:, 0] >= 0]):
-        pair = tuple(sorted((kept[a], kept[b])))
-        ours[pair].append((float(dist[k]), *pos[k]))
-    gaps = [
-        (_distance(point, others[pair]), pair, point[0])
-        for points, others in ((theirs, ours), (ours, theirs))
-        for pair in points
-        for point in points[pair]
-    ]
-    gap, pair, dist = max(gaps, default=(0.0, (), 0.0))
-    if gap <= 1e-7:
-        return ""
-    kinds = " with ".join(
-        mujoco.mjtGeom(model.geom_type[g]).name.removeprefix("mjGEOM_").lower()
-        for g in pair
-    )
-    where = f"{1e3 * -dist:.2g} mm deep" if dist < 0.0 else "apart"
-    if not np.isfinite(gap):
-        return f"{kinds}, {where}: only one of both has a contact."
-    return f"{kinds}, {where}: a point differs by {gap:.0e} m."
-
-
-def _distance(point: tuple[float, ...], others: list[tuple[float, ...]]) -> float:
-    """Return the largest difference of distance and position from the most similar
-    other contact."""
-    if not others:
-        return np.inf
-    return float(np.min(np.max(np.abs(np.array(others) - point), axis=1)))
-
-
-def _kept(sys, model) -> list[int]:
-    """Return the indices in MuJoCo of the shapes of a system."""
-    names = element_names(model, "geom")
-    return [names.index(name) for name in sys.geoms.names]
 
 
 LOADS, REFUSED, NOT_COMPILED = "loads", "refused", "MuJoCo cannot compile"

@@ -156,7 +156,7 @@ def stacked(systems: list[eqsim.System]) -> eqsim.System:
     return eqx.combine(jax.tree.map(lambda *xs: jnp.stack(xs), *dynamic), static[0])
 
 
-_RESETS = (
+RESETS = (
     int(mujoco.mjtWarning.mjWARN_BADQPOS),
     int(mujoco.mjtWarning.mjWARN_BADQVEL),
     int(mujoco.mjtWarning.mjWARN_BADQACC),
@@ -183,7 +183,7 @@ def theirs(
         mujoco.mj_step(model, data)
         after = np.concatenate([data.qpos, data.qvel, data.act])
         # MuJoCo resets a robot whose values exceed 1e10.
-        reset = any(data.warning[kind].number for kind in _RESETS)
+        reset = any(data.warning[kind].number for kind in RESETS)
         after = np.nan * after if reset else after
         found.append((qdd, after, sensed, *rows))
     qdd, after, sensed, *rows = map(np.array, zip(*found))

@@ -1,4 +1,10 @@
-"""Contacts of eqsim and of MuJoCo C in one state, pair of shapes by pair of shapes."""
+"""Compare one step and the contacts of robots with meshes with MuJoCo C, file by file.
+
+python tests/parity scenes MENAGERIE --markdown out/scenes.md
+python tests/parity scenes FOLDER --scenes robot.xml --states 20 --details
+
+MENAGERIE is a copy of https://github.com/google-deepmind/mujoco_menagerie.
+"""
 
 import collections
 import pathlib
@@ -13,101 +19,17 @@ from _bench import caption, parser, publish, say, setting, table
 from _robots import MENAGERIE, menagerie_start, SETTLE
 
 import eqsim
-from eqsim.io.mjcf._names import element_names
 
+from .contacts import (
+    compared,
+    Difference,
+    found_contacts,
+    geom_numbers,
+    replaced,
+    with_normals_of_vertices,
+)
 from .reference import batch_of, converge, errors, forward
 from .states import draw, KINDS, States
-
-
-SMALL = 1e-12
-"""Differences of contacts that are left out of `Difference.kinds`."""
-
-Contacts = dict[frozenset[int], list[tuple[float, np.ndarray, np.ndarray]]]
-"""Distance, position and frame of the contacts of each pair of shapes."""
-
-
-class Difference(NamedTuple):
-    """Difference of the contacts in one state.
-
-    - `total`: number of contacts in MuJoCo.
-    - `count`: kinds of the pairs that have other numbers of contacts.
-    - `kinds`: kinds of the pairs with as many contacts that differ.
-    - `distance`, `position`: largest differences of contacts of pairs with as many, m.
-    """
-
-    total: int
-    count: list[str]
-    kinds: list[str]
-    distance: float
-    position: float
-
-
-def found_contacts(contacts: Any, i: int, geoms: list[int]) -> Contacts:
-    """Return the contacts of eqsim in a state, with MuJoCo's numbers of the shapes."""
-    found: Contacts = {}
-    rows = (x[i] for x in (contacts.geoms, contacts.dist, contacts.pos, contacts.frame))
-    for (one, two), dist, pos, frame in zip(*rows, strict=True):
-        if one >= 0:
-            pair = frozenset((geoms[one], geoms[two]))
-            found.setdefault(pair, []).append((float(dist), pos, frame))
-    return found
-
-
-def compared(model: mujoco.MjModel, data: mujoco.MjData, own: Contacts) -> Difference:
-    """Compare the contacts of a state."""
-    theirs = _numbers(data)
-    count, kinds, distance, position = [], [], [0.0], [0.0]
-    for pair in theirs.keys() | own.keys():
-        rows, mine = theirs.get(pair, []), own.get(pair, [])
-        if len(rows) != len(mine):
-            count.append(_kinds(model, pair))
-            continue
-        for k, (dist, pos, frame) in _matched(data, rows, mine):
-            contact = data.contact[k]
-            gaps = (
-                abs(contact.dist - dist),
-                np.max(np.abs(contact.pos - pos)),
-                np.max(np.abs(contact.frame - frame.ravel())),
-            )
-            distance.append(float(gaps[0]))
-            position.append(float(gaps[1]))
-            if max(gaps) > SMALL:
-                kinds.append(_kinds(model, pair))
-    unique = lambda names: sorted(set(names))
-    largest = max(distance), max(position)
-    return Difference(data.ncon, unique(count), unique(kinds), *largest)
-
-
-def replaced(model: mujoco.MjModel, data: mujoco.MjData, own: Contacts) -> None:
-    """Replace distance, position and frame of all contacts by those of eqsim."""
-    for pair, rows in _numbers(data).items():
-        for k, (dist, pos, frame) in _matched(data, rows, own[pair]):
-            contact = data.contact[k]
-            contact.dist = dist
-            contact.pos[:], contact.frame[:] = pos, frame.ravel()
-
-
-def _numbers(data: mujoco.MjData) -> dict[frozenset[int], list[int]]:
-    """Return the contacts of each pair that count."""
-    found: dict[frozenset[int], list[int]] = {}
-    for k, contact in enumerate(data.contact):
-        if not contact.exclude:
-            found.setdefault(frozenset(contact.geom.tolist()), []).append(k)
-    return found
-
-
-def _matched(data, rows: list[int], own: list) -> list[tuple[int, Any]]:
-    """Assign to each contact of MuJoCo the nearest one of eqsim that is left."""
-    left, pairs = list(own), []
-    for k in rows:
-        gaps = [np.max(np.abs(pos - data.contact[k].pos)) for _, pos, _ in left]
-        pairs.append((k, left.pop(int(np.argmin(gaps)))))
-    return pairs
-
-
-def _kinds(model: mujoco.MjModel, pair: frozenset[int]) -> str:
-    name = lambda geom: mujoco.mjtGeom(model.geom_type[geom]).name[7:].lower()
-    return "-".join(sorted(map(name, pair)))
 
 
 LIMIT = 1e-9
@@ -116,9 +38,6 @@ REPORTED = 400
 """Largest number of contacts that are compared in a state."""
 EXACT = 1e-15
 """Tolerance of MuJoCo's search for the nearest points. With 0 it misses some contacts."""
-NEAR = 1e-3
-"""Largest change of a polygon's normal by the rounding of its vertices; the normals of
-thinner polygons are left as they are."""
 EXPLANATION = f"""\
 One step of eqsim and of MuJoCo C from the same states, in double precision. `usual`: states
 after {SETTLE} steps of MuJoCo C under small random controls, see `benchmarks/scenes.py`.
@@ -189,7 +108,7 @@ def compare(path: pathlib.Path, name: str, kind: str, options) -> dict[str, Any]
         exact.append(_step(model, states, i))
         data = mujoco.MjData(model)
         forward(model, data, states, i)
-        own = found_contacts(mine.contacts, i, scene.geoms)
+        own = found_contacts(jax.tree.map(lambda x: x[i], mine.contacts), scene.geoms)
         differences.append(compared(model, data, own))
         same.append(np.full_like(exact[-1], np.nan))
         if not differences[-1].count:
@@ -225,10 +144,7 @@ def load(path: pathlib.Path, kind: str, count: int) -> Scene:
     else:
         start = menagerie_start(model, count)
         states = States(*start[:3], start.ctrl[:, 0], kinds=(kind,) * count)
-    names = element_names(model, "geom")
-    return Scene(
-        sys, converge(model), states, [names.index(x) for x in sys.geoms.names]
-    )
+    return Scene(sys, converge(model), states, geom_numbers(sys, model))
 
 
 def ours(scene: Scene) -> Ours:
@@ -242,23 +158,6 @@ def ours(scene: Scene) -> Ours:
 
     found = jax.jit(jax.vmap(one))(*batch_of(scene.sys, scene.states))
     return jax.tree.map(np.asarray, found)
-
-
-def with_normals_of_vertices(model: mujoco.MjModel) -> None:
-    """Compute the normals of all polygons from their vertices, unless they change much."""
-    for mesh in range(model.nmesh):
-        start, count = model.mesh_vertadr[mesh], model.mesh_vertnum[mesh]
-        points = model.mesh_vert[start : start + count].astype(float)
-        first, number = model.mesh_polyadr[mesh], model.mesh_polynum[mesh]
-        for polygon in range(first, first + number):
-            at, size = model.mesh_polyvertadr[polygon], model.mesh_polyvertnum[polygon]
-            corners = points[model.mesh_polyvert[at : at + size]]
-            arms = corners[1:] - corners[0]
-            area = np.sum(np.cross(arms[:-1], arms[1:]), axis=0)
-            old, length = model.mesh_polynormal[polygon], np.linalg.norm(area)
-            normal = area * (np.sign(area @ old) / max(length, 1e-300))
-            if np.max(np.abs(normal - old)) < NEAR:
-                model.mesh_polynormal[polygon] = normal
 
 
 def _step(model, states: States, i: int) -> np.ndarray:

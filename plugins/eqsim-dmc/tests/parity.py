@@ -1,6 +1,6 @@
 """Compare eqsim's tasks with those of dm_control, step by step.
 
-python plugins/eqsim-dmc/benchmarks/parity.py --markdown plugins/eqsim-dmc/PARITY.md
+python plugins/eqsim-dmc/tests/parity.py --markdown plugins/eqsim-dmc/PARITY.md
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Compare observations and rewards with those of MuJoCo Playground, step by step.
 
 ```bash
-python benchmarks/parity.py --markdown PARITY.md
+python tests/parity.py --markdown PARITY.md
 ```
 
 Playground runs on MJX in double precision, with a converged solver, without noise, and
