@@ -257,7 +257,7 @@ def report(
 # Goals that are reached by planning over skills, without further training.
 
 
-GOALS, RADIUS, EPISODES, LENGTH = 8, 5.0, 4, 200
+GOALS, RADIUS, EPISODES_PER_GOAL, LENGTH = 8, 5.0, 4, 200
 """Number of goals on a circle and its radius, m; episodes per goal; control steps per
 episode."""
 
@@ -295,7 +295,12 @@ def reach(seed: int, options: argparse.Namespace) -> dict[str, Any]:
     agent, key = run.members.agent(0), jr.key(seed)
     length = run.plan.episode_length
     paths = zoo.skills.follow_skills(
-        agent, run.state, run.env, key, episodes=EPISODES, episode_length=length
+        agent,
+        run.state,
+        run.env,
+        key,
+        episodes=EPISODES_PER_GOAL,
+        episode_length=length,
     )
     zoo.skills.write_skills(
         paths, folder / "skills.png", "DADS on ant_omni, continuous"
@@ -305,7 +310,7 @@ def reach(seed: int, options: argparse.Namespace) -> dict[str, Any]:
         agent,
         run.state,
         run.env,
-        jnp.asarray(np.repeat(goals, EPISODES, axis=0)),
+        jnp.asarray(np.repeat(goals, EPISODES_PER_GOAL, axis=0)),
         key,
         length=LENGTH,
     )
@@ -339,7 +344,7 @@ def circle() -> np.ndarray:
 
 def rows_of(reached: zoo.skills.Reached, goals: np.ndarray) -> list[dict[str, Any]]:
     """Return a row per goal: final distances divided by the radius, over episodes."""
-    off = reached.distances().reshape(GOALS, EPISODES, LENGTH) / RADIUS
+    off = reached.distances().reshape(GOALS, EPISODES_PER_GOAL, LENGTH) / RADIUS
     rows = []
     for goal, episodes in zip(goals, off, strict=True):
         rows.append(
@@ -360,7 +365,7 @@ def goals_report(where: dict[str, Any], runs: list[dict[str, Any]]) -> str:
     skills = runs[0]["skills"]
     about = GOALS_TEXT.format(
         steps=runs[0]["steps"],
-        episodes=EPISODES,
+        episodes=EPISODES_PER_GOAL,
         length=LENGTH,
         goals=GOALS,
         radius=RADIUS,
