@@ -3,7 +3,7 @@
 python tests/parity files FOLDER
 python tests/parity files NAME=FOLDER NAME=FOLDER --json out/load.json
 python tests/parity files NAME=FOLDER --json out/load.json --step 100 --match 'scene.*'
-python tests/parity files --json out/load.json --table docs/robots.md
+python tests/parity files --json out/load.json --table out/robots.md
 
 Files that MuJoCo itself cannot compile are counted separately: fragments that others
 include, and files whose meshes are missing. `--step N` compares N steps from the keyframe
@@ -40,86 +40,39 @@ from .motion import (
 )
 
 
-def report(files: list[File], named: bool = False) -> str:
-    """Return the tables: sources, reasons, motion, internal errors, optionally all files."""
-    parts = [
-        "By source\n\n" + table(list(_by_source(files))),
-        "By reason (a file may have several; `only`: it is the only one)\n\n"
-        + table(list(_by_reason(files))),
-    ]
+EXPLANATION = """\
+- `not compiled`: files that MuJoCo does not compile, because they are fragments for inclusion
+  in other files, because meshes are missing, or because they are for other versions of MuJoCo.
+- `with ignore`: refused files that load with `load_mjcf(path, ignore=(...))`.
+- `moved`, `agree`: files whose trajectories under random controls were compared with MuJoCo C,
+  and those without an error above {close:.0e}."""
+MOTION = """\
+Simulations start at the keyframe `home`, else at the first keyframe, else at the reference
+pose. The error is the largest difference of positions, velocities and activations, relative to
+max(1, largest value). MuJoCo's solver runs to convergence.
+
+- `1 step`, `largest`: error after one step, and largest error of all steps.
+- `single`: largest error of a single step from any of MuJoCo's states.
+- `compile`: seconds for the first step, with the fast compiler settings of the tests."""
+
+
+def report(files: list[File], where: Mapping[str, Any], options) -> str:
+    """Return the tables: sources, reasons, motion, internal errors, optionally all
+    files."""
+    parts = ["## Sources", EXPLANATION.format(close=CLOSE), options.note]
+    parts += [table(list(_by_source(files))), "## Refused files"]
+    parts += ["`only`: number of files for which it is the only reason."]
+    parts += [table(list(_by_reason(files)))]
     moved = list(_motions(files))
     if moved:
-        parts.append("Motion beside MuJoCo\n\n" + table(moved))
+        parts += ["## Motion", MOTION, table(moved), _not_moved(files)]
     failed = [f"- {f.key}: {f.reasons[0]}" for f in files if f.outcome == INTERNAL]
     if failed:
-        parts.append("Internal errors\n\n" + "\n".join(failed))
-    if named:
+        parts += ["## Internal errors", "\n".join(failed)]
+    if options.list:
         lines = [f"- {f.key}: {f.outcome} {'; '.join(f.reasons)}" for f in files]
-        parts.append("Files\n\n" + "\n".join(line.rstrip() for line in lines))
-    return "\n\n".join(parts)
-
-
-def page(files: list[File], where: Mapping[str, Any], note: str = "") -> str:
-    """Return the page of the documentation.
-
-    **Arguments:**
-
-    - `where`: machine and versions of the last run.
-    - `note`: origin of the files.
-    """
-    count = sum(file.outcome != NOT_COMPILED for file in files)
-    loads = sum(file.outcome == LOADS for file in files)
-    moved = [file for file in files if isinstance(file.motion, Motion)]
-    close = sum(_motion(file).largest <= CLOSE for file in moved)
-    return (
-        "\n\n".join(
-            [
-                "# Public robot files",
-                f"MuJoCo compiles {count} MJCF files of public packages, and eqsim loads "
-                f"{loads} of them. {len(moved)} were simulated with random controls in "
-                f"eqsim and MuJoCo C, in double precision. {close} trajectories agree to "
-                f"{CLOSE:.0e}; for the others, the table gives the reason.",
-                "Test your own files:",
-                "```bash\npython tests/parity files FOLDER\n"
-                "python tests/parity files FOLDER --step 100 --json out/load.json\n```",
-                "## Sources",
-                "- `not compiled`: files that MuJoCo does not compile, because they are fragments "
-                "for inclusion in other files, because meshes are missing in the package, or "
-                "because they are for other versions of MuJoCo.\n"
-                "- `with ignore`: refused files that load with "
-                "`load_mjcf(path, ignore=(...))`, which leaves out the named features.\n"
-                "- `moved`: files whose trajectories were compared with MuJoCo.\n"
-                f"- `agree`: files without an error above {CLOSE:.0e}.",
-                table(list(_by_source(files))),
-                *([note] if note else []),
-                "## Refused files",
-                "A file may be refused for several reasons. `only`: number of files for "
-                "which it is the only reason.",
-                table(list(_by_reason(files))),
-                "## Motion",
-                "Simulations start at the keyframe `home`, else at the first keyframe, else "
-                "at the reference pose. Controls are drawn from their range in each step. "
-                "The error is the largest difference of positions, velocities and activations, "
-                "relative to max(1, largest value). MuJoCo's solver runs to convergence.",
-                "- `1 step`, `largest`: error after one step, and largest error of all "
-                "steps.\n"
-                "- `single`: largest error of a single step from any of MuJoCo's "
-                "states.\n"
-                "- `compile`: seconds for the first step, with the fast compiler settings of "
-                "the tests.",
-                table(list(_motions(files))),
-                _not_moved(files),
-                "Written by `python tests/parity files --table` from several runs. Last run: "
-                f"{caption(where)}",
-            ]
-        )
-        + "\n"
-    )
-
-
-def _motion(file: File) -> Motion:
-    assert isinstance(file.motion, Motion)
-    return file.motion
+        parts += ["## Files", "\n".join(line.rstrip() for line in lines)]
+    return "\n\n".join(part for part in [*parts, caption(where)] if part) + "\n"
 
 
 def _by_source(files: list[File]) -> Iterable[dict[str, Any]]:
@@ -218,9 +171,9 @@ def main() -> int:
         write(options.json, {"where": where, "files": data})
     worker.stop()
     found = [files[key] for key in sorted(files)]
-    print(report(found, options.list))
-    if options.table is not None:
-        write(options.table, page(found, where, options.note))
+    text = report(found, where, options)
+    print(text)
+    write(options.table, text)
     return min(sum(file.outcome == INTERNAL for file in found), 100)
 
 
@@ -330,8 +283,8 @@ def _options() -> argparse.Namespace:
     add("sources", nargs="*", help="FOLDER or NAME=FOLDER")
     add("--pattern", default="*.xml", help="names of the files")
     add("--json", type=pathlib.Path, help="results, which a later run continues")
-    add("--table", type=pathlib.Path, help="where to write the page of the docs")
-    add("--note", default="", help="what the sources are, for the page")
+    add("--table", type=pathlib.Path, help="where to write the tables")
+    add("--note", default="", help="what the sources are")
     add("--list", action="store_true", help="name every file")
     add("--step", type=int, default=0, help="steps to compare with MuJoCo")
     add("--match", default="", help="regular expression: files to compare")
