@@ -19,7 +19,7 @@ import equinox as eqx
 import jax.random as jr
 import jax.tree_util as jtu
 from _bench import caption, interleaved, parser, publish, say, setting, table
-from _driven import nothing
+from _robots import nothing
 
 import eqsim
 from eqsim import AutoReset, DomainRandomization, randomize, TimeLimit

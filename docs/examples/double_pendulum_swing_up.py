@@ -138,17 +138,12 @@ def standing() -> eqsim.State:
     return eqsim.State(jnp.array([jnp.pi, 0.0]), jnp.zeros(2), jnp.zeros(1))
 
 
-def regulator(sys, Q, R) -> control.LQR:
-    """Compute the regulator of the upright pose."""
-    A, B = control.linearize_step(PIPELINE, sys, standing(), jnp.zeros(1))
-    return control.lqr(A, B, Q, R)
-
-
 def gentle_regulator(sys, weights, dt: float) -> control.LQR:
     """Compute the regulator that is optimal for the costs of the score near upright."""
     w = 2.0 * dt * weights
     Q = jnp.diag(jnp.stack([1e-3 * w[4], 1e-3 * w[4], w[4], w[4], w[2]]))
-    return regulator(sys, Q, w[3] * jnp.eye(1))
+    A, B = control.linearize_step(PIPELINE, sys, standing(), jnp.zeros(1))
+    return control.lqr(A, B, Q, w[3] * jnp.eye(1))
 
 
 def guess(key, T: int, dt: float) -> Float[Array, "T 1"]:
@@ -173,7 +168,7 @@ SOFT = jnp.diag(jnp.array([10.0, 10.0, 1.5, 1.5, 1.0]))
 """Root of the weight of the last state, before scaling."""
 
 
-def swing_up(kind: str, key, T: int, p: Parameters, rounds: int = 5):
+def swing_up(kind: str, key, T: int, p: Parameters):
     """Plan a swing-up with coarse steps, weights moving to the slopes of the score.
 
     **Returns:** states, actions, the weights, and the costs.
@@ -183,7 +178,7 @@ def swing_up(kind: str, key, T: int, p: Parameters, rounds: int = 5):
     lengths, joint = jnp.array([p["l1"], p["l2"]]), KINDS[kind]
     cost = Cost(weights_of(FIRST), SOFT, lengths, joint, dt)
     start, plan = first_state(sys), guess(key, T, dt)
-    for factor in (1.0, 0.3, *(1.0, 3.0, 10.0, 10.0, 10.0)[:rounds]):
+    for factor in (1.0, 0.3, 1.0, 3.0, 10.0, 10.0, 10.0):
         cost = eqx.tree_at(lambda c: c.root, cost, jnp.sqrt(factor) * SOFT)
         found = _solve(sys, cost, start, plan, T, 60)
         plan, costs = found.actions, cost.costs(found.states, found.actions)
