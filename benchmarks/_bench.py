@@ -138,6 +138,32 @@ PACKAGES = (
 )
 
 
+def child(words: Sequence[Any], limit: float) -> tuple[list[dict[str, Any]], str]:
+    """Run a Python script in a process without caches.
+
+    **Arguments:**
+
+    - `words`: script and arguments.
+    - `limit`: time limit, s.
+
+    **Returns:** the lines of JSON that it printed, and the reason if it failed.
+    """
+    fresh = {"JAX_ENABLE_COMPILATION_CACHE": "false", "EQSIM_KERNELS_CACHE": ""}
+    command, trouble = [sys.executable, *map(str, words)], ""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=limit, env=os.environ | fresh
+        )
+        out = done.stdout
+        if done.returncode:
+            last = done.stderr.decode().strip().splitlines()[-1:]
+            trouble = f"ended with status {done.returncode}: {' '.join(last)}"
+    except subprocess.TimeoutExpired as error:
+        out, trouble = error.stdout or b"", f"not finished in {limit:g} s"
+    lines = out.decode().splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")], trouble
+
+
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
     """Format rows as an aligned Markdown table; a missing entry is a dash.
 

@@ -11,15 +11,12 @@ measures the memory of one process that compiles derivatives of every kind inste
 
 import argparse
 import json
-import os
-import subprocess
-import sys as _sys
 import time
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from _bench import caption, parser, publish, say, setting, table
+from _bench import caption, child, parser, publish, say, setting, table
 from _robots import (
     brax_simulator,
     eqsim_simulator,
@@ -163,28 +160,15 @@ def _model(name, options) -> list[dict]:
 
 def _child(runner, name, options) -> dict | None:
     """Run one measurement in a separate process; None if that fails."""
-    command = [_sys.executable, __file__, "--child", runner, "--models", name]
-    command += ["--batch", str(options.batch), "--precision", options.precision]
-    command += ["--derivative", options.derivative]
-    fresh = {"JAX_ENABLE_COMPILATION_CACHE": "false", "EQSIM_KERNELS_CACHE": ""}
+    words = [__file__, "--child", runner, "--models", name, "--batch", options.batch]
+    words += ["--precision", options.precision, "--derivative", options.derivative]
+    found, trouble = child(words, options.limit)
     about = f"{name}, {RUNNERS[runner]}"
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=options.limit,
-            env=os.environ | fresh,
-        )
-    except subprocess.TimeoutExpired:
-        say(f"{about}: not finished in {options.limit:g} s")
+    if trouble:
+        say(f"{about} is left out: {trouble}")
         return None
-    if done.returncode:
-        say(f"{about} is left out: {done.stderr.strip().splitlines()[-1]}")
-        return None
-    found = json.loads(done.stdout.strip().splitlines()[-1])
-    say(f"{about}: " + ", ".join(f"{k} {v:.2f} s" for k, v in found.items()))
-    return found
+    say(f"{about}: " + ", ".join(f"{k} {v:.2f} s" for k, v in found[-1].items()))
+    return found[-1]
 
 
 TRANSFORMS = {

@@ -10,15 +10,24 @@ import argparse
 import dataclasses
 import json
 import os
-import subprocess
-import sys as _sys
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _bench import caption, interleaved, parser, publish, say, setting, show, table
+from _bench import (
+    caption,
+    child,
+    interleaved,
+    parser,
+    publish,
+    say,
+    setting,
+    show,
+    table,
+)
 from _robots import (
     brax_simulator,
     compiled,
@@ -108,14 +117,14 @@ def measure(options) -> Iterator[dict[str, Any]]:
     """Measure one runner in one cell, in this process; print each result when it is
     available."""
     (kind,), (name,), (batch,) = options.states, options.pipelines, options.batches
-    sys, model = load(options.model)
-    sys = dataclasses.replace(sys, dt=jnp.full_like(sys.dt, DT))
+    robot, model = load(options.model)
+    robot = dataclasses.replace(robot, dt=jnp.full_like(robot.dt, DT))
     model.opt.timestep = DT
     length = max(-(-options.steps // SUBSTEPS), options.length)
     q, qd, act, ctrl = start(kind, model, batch, length).arrays()
     substeps = _substeps(name, options)
     make = {
-        "eqsim": lambda: eqsim_simulator(sys, PIPELINES[name](options.substeps)),
+        "eqsim": lambda: eqsim_simulator(robot, PIPELINES[name](options.substeps)),
         "Brax": lambda: brax_simulator(options.model, name, DT, substeps),
     }
     simulator = make[options.child]()
@@ -225,23 +234,13 @@ def _line(kind, name, batch, runners, options) -> list[dict[str, Any]]:
 def _child(runner, kind, name, batch, options) -> dict[str, Any]:
     """Run one measurement in a separate process; return its results, and the reason if
     some are missing."""
-    command = [_sys.executable, __file__, *_sys.argv[1:], "--child", runner]
-    command += ["--states", kind, "--pipelines", name, "--batches", str(batch)]
-    environment = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}
-    trouble = ""
-    try:
-        done = subprocess.run(
-            command, capture_output=True, timeout=options.limit, env=environment
-        )
-        out = done.stdout
-        if done.returncode:
-            last = done.stderr.decode().strip().splitlines()[-1:]
-            trouble = f"ended with status {done.returncode}: {' '.join(last)}"
-    except subprocess.TimeoutExpired as error:
-        out, trouble = error.stdout or b"", f"not finished in {options.limit:g} s"
+    words = [__file__, *sys.argv[1:], "--child", runner, "--states", kind]
+    lines, trouble = child(
+        [*words, "--pipelines", name, "--batches", batch], options.limit
+    )
     found: dict[str, Any] = {}
-    for line in out.decode().splitlines():
-        found |= json.loads(line) if line.startswith("{") else {}
+    for line in lines:
+        found |= line
     if trouble:
         found["note"] = f"gradient: {trouble}" if "forward" in found else trouble
     return found
