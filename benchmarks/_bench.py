@@ -23,7 +23,7 @@ from typing import Any
 import jax
 
 
-def parser(doc: str, *, repeats: int, limit: float | None = None):
+def parser(doc: str | None, *, repeats: int, limit: float | None = None):
     """Create a parser with the options of all timings, described by a docstring.
 
     **Arguments:**
@@ -32,7 +32,7 @@ def parser(doc: str, *, repeats: int, limit: float | None = None):
     - `limit`: default time limit of one runner in one cell, s; without it there is no
         such option.
     """
-    made = argparse.ArgumentParser(description=doc.splitlines()[0])
+    made = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     add = made.add_argument
     add("--repeats", type=int, default=repeats)
     if limit is not None:
@@ -86,8 +86,8 @@ def seconds(call: Callable[[], Any]) -> float:
 
 
 def interleaved(
-    calls: Mapping[str, Callable[[], Any]], repeats: int, limit: float
-) -> dict[str, Timing]:
+    calls: Mapping[Any, Callable[[], Any]], repeats: int, limit: float
+) -> dict[Any, Timing]:
     """Time calls alternately, so that other load of the machine affects all of them
     equally.
 
@@ -102,7 +102,7 @@ def interleaved(
     """
     for call in calls.values():
         seconds(call)
-    taken: dict[str, list[float]] = {name: [] for name in calls}
+    taken: dict[Any, list[float]] = {name: [] for name in calls}
     gc.collect()
     gc.disable()
     try:

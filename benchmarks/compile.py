@@ -241,7 +241,7 @@ def _memory_report(where: dict, cells: list[dict], options) -> str:
 
 
 def _options():
-    made = parser(__doc__ or "", repeats=3, limit=900.0)
+    made = parser(__doc__, repeats=3, limit=900.0)
     add = made.add_argument
     add("--models", nargs="*", default=list(TIMED))
     add("--runners", nargs="*", choices=tuple(RUNNERS), default=list(RUNNERS))

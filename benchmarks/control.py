@@ -207,7 +207,7 @@ def compare(repeats: int, batch: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Solve all problems, and write the table."""
-    made = parser(__doc__ or "", repeats=20)
+    made = parser(__doc__, repeats=20)
     made.add_argument("--batch", type=int, default=256, help="problems in a batch")
     made.set_defaults(precision="double")
     options = made.parse_args()

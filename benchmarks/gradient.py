@@ -186,7 +186,7 @@ def report(where: dict, cells: list[dict], steps: int) -> str:
 
 
 def _options():
-    made = parser(__doc__ or "", repeats=5, limit=20.0)
+    made = parser(__doc__, repeats=5, limit=20.0)
     add = made.add_argument
     add("--models", nargs="*", default=["brax_ant", "ant"])
     add("--batches", nargs="*", type=int, default=[1, 64, 1024])

@@ -226,7 +226,7 @@ def _norms_main(options) -> None:
 
 
 def _options():
-    made = parser(__doc__ or "", repeats=2, limit=60.0)
+    made = parser(__doc__, repeats=2, limit=60.0)
     add = made.add_argument
     add("--lengths", nargs="*", type=int, default=list(MIDDLE))
     add("--batch", type=int, default=64)

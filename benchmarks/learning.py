@@ -89,7 +89,7 @@ def _kept(options) -> list[dict[str, Any]]:
 
 
 def _options():
-    made = parser(__doc__ or "", repeats=1)
+    made = parser(__doc__, repeats=1)
     add = made.add_argument
     add("--seeds", type=int, default=3)
     add("--runs", type=_pair, nargs="*", help="AGENT:ENV; by default all presets")

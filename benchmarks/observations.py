@@ -187,7 +187,7 @@ def random_return() -> float:
 
 
 def _options():
-    made = parser(__doc__ or "", repeats=1)
+    made = parser(__doc__, repeats=1)
     made.add_argument("study", choices=tuple(STUDIES))
     made.add_argument("--seeds", type=int, default=3)
     made.add_argument("--steps", type=int, help="in place of those of the study")

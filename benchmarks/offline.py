@@ -92,7 +92,7 @@ def _ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _options():
-    made = parser(__doc__ or "", repeats=3)
+    made = parser(__doc__, repeats=3)
     add = made.add_argument
     add("--env", default="half_cheetah")
     add("--behavior-steps", type=float, default=1e6, help="of the medium policy")

@@ -259,7 +259,7 @@ def report(where: dict, cells: list[dict], options: argparse.Namespace) -> str:
 
 
 def _options():
-    made = parser(__doc__ or "", repeats=5, limit=300.0)
+    made = parser(__doc__, repeats=5, limit=300.0)
     add = made.add_argument
     add("--model", default="brax_ant")
     add("--pipelines", nargs="*", choices=tuple(PIPELINES), default=list(PIPELINES))

@@ -198,7 +198,7 @@ def report(where: dict, cells: list[dict], options) -> str:
 
 
 def _options():
-    made = parser(__doc__ or "", repeats=7, limit=60.0)
+    made = parser(__doc__, repeats=7, limit=60.0)
     add = made.add_argument
     add(
         "--scenes", nargs="*", choices=tuple(SCENES), help="by default all, if no files"

@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def _options():
-    made = parser(__doc__ or "", repeats=5, limit=60.0)
+    made = parser(__doc__, repeats=5, limit=60.0)
     add = made.add_argument
     add("--seeds", type=int, default=1)
     add(

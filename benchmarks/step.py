@@ -277,7 +277,7 @@ def _line(cell, first):
 
 
 def _options():
-    made = parser(__doc__ or "", repeats=5, limit=20.0)
+    made = parser(__doc__, repeats=5, limit=20.0)
     add = made.add_argument
     peers, variants = ["mujoco", "mjx", "brax"], ["plain", "sharded"]
     add("--models", nargs="*", default=list(TIMED))

@@ -3,7 +3,15 @@
 import dataclasses
 import json
 
-from parity.motion import check_file, CLOSE, File, LOADS, NOT_COMPILED, REFUSED
+from parity.motion import (
+    check_file,
+    CLOSE,
+    File,
+    LOADS,
+    Motion,
+    NOT_COMPILED,
+    REFUSED,
+)
 
 
 FILES = {
@@ -26,6 +34,7 @@ def test_outcomes(tmp_path):
     assert found["noslip.xml"].ignore == ("noslip",)
     assert found["still.xml"].motion == "nothing moves"
     motion = found["falls.xml"].motion
+    assert isinstance(motion, Motion)
     assert motion.steps == 10 and motion.contacts == 1 and not motion.reason
     assert motion.local <= motion.largest + 1e-12 < CLOSE
     for file in found.values():
