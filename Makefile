@@ -142,8 +142,8 @@ situations: $(TOOLS)
 # Minutes of steps, and number of interruptions.
 SOAK ?= 60
 soak: $(TOOLS)
-	$(BIN)/python benchmarks/soak.py steps --minutes $(SOAK)
-	$(BIN)/python benchmarks/soak.py training --interruptions 50
+	$(BIN)/python tests/soak steps --minutes $(SOAK)
+	$(BIN)/python tests/soak training --interruptions 50
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/step.py --out out/bench

@@ -1,223 +1,222 @@
-"""Optimal control of the double pendulum: scores, robustness, knock-downs, Crocoddyl.
+"""Iterative LQR in eqsim and Crocoddyl: optimum and time of the same problems.
 
-python benchmarks/control.py score --out out/bench
+python benchmarks/control.py --out out/bench
+
+A double pendulum with two motors (design C.1 of the RealAI gym, with a high cost on the
+torque of the shoulder) swings up, with semi-implicit Euler steps and quadratic costs.
 """
 
-import argparse
-import pathlib
-import time
+import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-import jax
-
-
-# Swing-ups are planned in double precision.
-jax.config.update("jax_enable_x64", True)
-
-import jax.random as jr
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
-from _command import say
-from _crocoddyl import compare
-from _double_pendulum import (
-    DT,
-    KINDS,
-    parameters,
-    recordings,
-    Run,
-    score,
-    simulate,
-    upright,
-)
-from _identified import latency, MujocoPlant, parameters_of, robots
-from _knock_downs import build, knocks, LibraryController
-from _plan_library import Library
-from _receding import RecedingController
-from _swing_up import plan_of, search
-from _tables import caption, circumstances, table, write
-from _tracking import DoublePendulumController, Nominal
+from _bench import caption, interleaved, parser, publish, say, setting, table
+
+import eqsim
+from eqsim import control
 
 
-EXPLANATION = {
-    "score": "Swing-up scores of the RealAI gym (design C.1, model_1.0 without friction, "
-    "6 N m, 10 s). The plant is NumPy, Runge-Kutta 4 with 2 ms.",
-    "robustness": "Runs that are upright for the last second, with the published models "
-    "as plants, torques one step (2 ms) late, and encoders of 12 bits; velocities with "
-    "noise of 0.05 rad/s. `planned on`: the model of the controller.",
-    "knocks": "Share of 60 s upright. Every 8 to 12 s both joints get torque pulses of "
-    "the plant for 0.2 s. Plans are from a library; `choices`: how often one was chosen.",
-    "identified": "Runs that are upright for the last second. Planned on the robot that "
-    "one half of the runs with excitation identified; the plants are MuJoCo C with robots "
-    "from the posterior of the other half. Encoders and noise as in `robustness`.",
-    "crocoddyl": "Swing-up of the double pendulum with 200 steps of 10 ms, from rest and "
-    "from a batch of states near it; the guess is no torque. Crocoddyl runs on one thread, "
-    "eqsim on all. `best optimum`: share of the batch with a cost within 1e-6 of the best.",
-    "search": "Best coarse plans among random guesses.",
-}
+EXPLANATION = """\
+Swing-up of the double pendulum with {length} steps of 10 ms, from rest and from a batch of
+states near it; the guess is no torque. Crocoddyl runs on one thread, eqsim on all. `best
+optimum`: share of the batch with a cost within 1e-6 of the best."""
+M1, M2, L1, R1, R2 = 0.52346, 0.62557, 0.2, 0.2, 0.25569
+I1, I2 = 0.010949, 0.0099716
+"""Masses (kg), length, centers of mass (m), inertias about the centers (kg m^2)."""
+
+DT, LENGTH, LIMIT = 0.01, 200, 2.0
+"""Time step (s), number of steps, and torque limit, if there is one, N m."""
+
+LANES = 16
+"""Problems of a batch that are iterated at the same time."""
+
+_PATIENCE = 600.0
+"""Time limit for the calls of one solver, s."""
+
+GOAL = np.array([np.pi, 0.0, 0.0, 0.0])
+STATE = np.array([0.2, 0.2, 0.02, 0.02])
+TERMINAL = np.array([400.0, 400.0, 20.0, 20.0])
+ACTION = np.array([20.0, 0.2])
+"""Weights per second of states and torques, and weights of the last state."""
 
 
-def main() -> None:
-    """Run one comparison, and write its rows."""
-    options = _options()
-    runners = {
-        "score": _scores,
-        "robustness": _robustness,
-        "knocks": _knocks,
-        "identified": _identified,
-        "crocoddyl": lambda o: compare(o.repeats, o.batch, say),
-        "search": _searched,
-    }
-    rows = runners[options.what](options)
-    where, file = circumstances(), options.out / f"control_{options.what}.json"
-    write(file, {"where": where, "rows": rows})
-    text = f"{EXPLANATION[options.what]}\n\n{table(rows)}\n\n{caption(where)}\n"
-    write(file.with_suffix(".md"), text)
-    print(text)
-
-
-def _scores(options) -> list[dict[str, Any]]:
-    rows = []
-    for kind in options.kinds:
-        begin = time.perf_counter()
-        controller = _controller(kind, options)
-        planned = time.perf_counter() - begin
-        p = parameters()
-        run = simulate(p, kind, controller)
-        rows.append({"robot": kind} | score(p, run) | {"seconds to plan": planned})
-        _keep(options, kind, run)
-    return rows
-
-
-def encoder(seed: int):
-    """Make the measurement of a run: angles in steps of 12 bits, noisy velocities."""
-    rng, bit = np.random.default_rng(seed), 2.0 * np.pi / 4096
-    return lambda q, qd: (np.round(q / bit) * bit, qd + rng.normal(0.0, 0.05, 2))
-
-
-MODELS = ("model_1.0", "model_2.0", "model_3.0")
-
-
-def _robustness(options) -> list[dict[str, Any]]:
-    rows = []
-    for kind in options.kinds:
-        pairs = [("model_1.0", False, m, dry) for dry in (False, True) for m in MODELS]
-        pairs += [("model_1.0", True, m, True) for m in MODELS]
-        pairs += [(m, True, m, True) for m in MODELS[1:]]
-        for own, compensated, plant, friction in pairs:
-            controller = _controller(kind, options, own, compensated)
-            p, good = parameters(plant, friction=friction), 0
-            for seed in range(options.seeds):
-                run = simulate(p, kind, controller, measure=encoder(seed), delay=1)
-                good += bool(upright(p, run)[-500:].all())
-            name = lambda m, dry: m if dry else f"{m} without friction"
-            row = {"robot": kind, "planned on": name(own, compensated)}
-            row |= {"plant": name(plant, friction)}
-            rows.append(row | {"upright": f"{good} of {options.seeds}"})
-            say(str(rows[-1]))
-    return rows
-
-
-def _knocks(options) -> list[dict[str, Any]]:
-    rows = []
-    for kind in options.kinds:
-        controller = LibraryController(kind, parameters(), _library(kind, options))
-        p, shares, choices = parameters(), [], 0
-        for seed in range(options.seeds):
-            run = simulate(p, kind, controller, duration=60.0, pulses=knocks(seed))
-            shares.append(float(upright(p, run).mean()))
-            choices += controller.choices
-            say(f"{kind} seed {seed}: {shares[-1]:.3f}")
-        row = {"robot": kind, "upright share": np.mean(shares), "least": np.min(shares)}
-        more = {"choices": choices / options.seeds, "runs": options.seeds}
-        rows.append(row | more)
-    return rows
-
-
-def _identified(options) -> list[dict[str, Any]]:
-    rows, found = [], robots(recordings() / "double_pendulum", options.seed, say)
-    p, steps = parameters_of(found.fitted.sys), lambda r: round(latency(r) / DT)
-    own, delay = steps(found.fitted), steps(found.other)
-    for kind in options.kinds:
-        controller, good = RecedingController(kind, p, plan_of(kind, p), own), 0
-        for seed, key in enumerate(jr.split(jr.key(options.seed), options.seeds)):
-            plant = MujocoPlant(found.other.sample(key))
-            run = simulate(
-                p,
-                kind,
-                controller,
-                measure=encoder(seed),
-                delay=delay,
-                advance=plant,
-            )
-            good += bool(upright(p, run)[-500:].all())
-            say(f"{kind} seed {seed}: {good} upright")
-        row = {"robot": kind, "upright": f"{good} of {options.seeds}"}
-        rows.append(row | {"latency assumed, ms": 2 * own, "latency, ms": 2 * delay})
-    return rows
-
-
-def _searched(options) -> list[dict[str, Any]]:
-    rows = []
-    for kind in options.kinds:
-        for draw, value, costs in search(kind, options.seed, options.horizon):
-            names = ("time", "energy", "torque", "smoothness", "velocity")
-            row = {"robot": kind, "seed": options.seed, "draw": draw, "score": value}
-            rows.append(row | dict(zip(names, costs, strict=True)))
-    return rows
-
-
-def _controller(
-    kind: str, options, model: str = "model_1.0", friction: bool = False
-) -> DoublePendulumController:
-    name = f"swing_up_{kind}"
-    if friction:
-        name += f"_{model}"
-    p = parameters(model, friction=friction)
-    nominal = _stored(options, name, Nominal, lambda: plan_of(kind, p))
-    return DoublePendulumController(kind, nominal)
-
-
-def _library(kind: str, options) -> Library:
-    make = lambda: build(kind, options.rounds, say=say)
-    return _stored(options, f"plans_{kind}", Library, make)
-
-
-def _stored(options, name: str, kind: Any, make: Callable) -> Any:
-    """Read the arrays of an earlier run, or compute them."""
-    file = options.out / f"{name}.npz"
-    if file.exists() and not options.fresh:
-        stored = np.load(file, allow_pickle=False)
-        return kind(*(stored[field] for field in kind._fields))
-    found = make()
-    options.out.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(file, **found._asdict())
+def starts(number: int, seed: int = 0) -> np.ndarray:
+    """Draw initial states near hanging at rest; the first is at rest."""
+    rng = np.random.default_rng(seed)
+    found = rng.normal(0.0, (0.3, 0.3, 0.5, 0.5), (number, 4))
+    found[0] = 0.0
     return found
 
 
-def _keep(options, kind: str, run: Run) -> None:
-    options.out.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(options.out / f"run_{kind}.npz", **run._asdict())
+class Solved(NamedTuple):
+    """A solution: costs and numbers of iterations of all problems."""
+
+    cost: np.ndarray
+    steps: np.ndarray
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    add = parser.add_argument
-    add("what", choices=tuple(EXPLANATION))
-    add("--kinds", nargs="+", choices=tuple(KINDS), default=list(KINDS))
-    add("--seeds", type=int, default=20, help="runs per row")
-    add(
-        "--seed",
-        type=int,
-        default=0,
-        help="seed of a search, or of the split of recordings",
-    )
-    add("--horizon", type=int, default=150, help="coarse steps of a search")
-    add("--rounds", type=int, default=4, help="rounds of plans for a library")
-    add("--batch", type=int, default=256, help="problems in a batch, beside Crocoddyl")
-    add("--repeats", type=int, default=20, help="calls to time, beside Crocoddyl")
-    add("--fresh", action="store_true", help="plan anew")
-    add("--out", type=pathlib.Path, default=pathlib.Path("out/bench"))
-    return parser.parse_args()
+def eqsim_solver(
+    limited: bool, many: bool, lanes: int | None = None
+) -> Callable[[np.ndarray], Solved]:
+    """Make a function that solves one problem, or a batch.
+
+    **Arguments:**
+
+    - `limited`: true if torques are limited.
+    - `many`: true if it takes a batch of first states.
+    - `lanes`: problems that are iterated at the same time, see `ILQR`.
+    """
+    sys = eqsim.load_mjcf(f"""
+<mujoco>
+  <option timestep="{DT}" integrator="Euler"/>
+  <worldbody>
+    <body><joint name="shoulder" axis="0 1 0"/>
+      <inertial pos="0 0 {-R1}" mass="{M1}" diaginertia="{I1} {I1} {I1}"/>
+      <body pos="0 0 {-L1}"><joint name="elbow" axis="0 1 0"/>
+        <inertial pos="0 0 {-R2}" mass="{M2}" diaginertia="{I2} {I2} {I2}"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="shoulder"/><motor joint="elbow"/></actuator>
+</mujoco>""")
+    target = eqsim.State(jnp.asarray(GOAL[:2]), jnp.asarray(GOAL[2:]), jnp.zeros(0))
+    cost = control.QuadraticCost(target, DT * STATE, DT * ACTION, TERMINAL)
+    limits = jnp.tile(jnp.array([[-LIMIT, LIMIT]]), (2, 1)) if limited else None
+    problem = control.ControlProblem((eqsim.Generalized(), sys), cost, LENGTH, limits)
+    solver = control.ILQR(max_steps=300, rtol=1e-9, lanes=lanes)
+
+    def solve(problem, x):
+        state = eqsim.State(x[:2], x[2:], jnp.zeros(0))
+        plan = solver.solve(problem, state)
+        return plan.value, plan.steps
+
+    run = eqx.filter_jit(eqx.filter_vmap(solve, in_axes=(None, 0)) if many else solve)
+
+    def found(x: np.ndarray) -> Solved:
+        return Solved(*map(np.asarray, run(problem, jnp.asarray(x))))
+
+    return found
+
+
+def crocoddyl_solver(limited: bool) -> Callable[[np.ndarray], Solved]:
+    """Make a function that solves one problem, or several one after another, on one
+    thread."""
+    crocoddyl, pinocchio = map(importlib.import_module, ("crocoddyl", "pinocchio"))
+    robot = pinocchio.Model()
+    place = lambda z: pinocchio.SE3(np.eye(3), np.array([0.0, 0.0, z]))
+    parent = 0
+    for z, m, r, inertia in ((0.0, M1, R1, I1), (-L1, M2, R2, I2)):
+        parent = robot.addJoint(
+            parent, pinocchio.JointModelRY(), place(z), f"joint{parent}"
+        )
+        body = pinocchio.Inertia(m, np.array([0.0, 0.0, -r]), inertia * np.eye(3))
+        robot.appendBodyToJoint(parent, body, pinocchio.SE3.Identity())
+    state = crocoddyl.StateMultibody(robot)
+    motors = crocoddyl.ActuationModelFull(state)
+
+    def cost(x_weights, u_weights):
+        terms = crocoddyl.CostModelSum(state, 2)
+        quadratic = crocoddyl.ActivationModelWeightedQuad
+        away = crocoddyl.ResidualModelState(state, GOAL, 2)
+        terms.addCost(
+            "x", crocoddyl.CostModelResidual(state, quadratic(x_weights), away), 1.0
+        )
+        if u_weights is not None:
+            push = crocoddyl.ResidualModelControl(state, 2)
+            terms.addCost(
+                "u", crocoddyl.CostModelResidual(state, quadratic(u_weights), push), 1.0
+            )
+        return terms
+
+    def node(terms, dt):
+        free = crocoddyl.DifferentialActionModelFreeFwdDynamics(state, motors, terms)
+        whole = crocoddyl.IntegratedActionModelEuler(free, dt)
+        if limited:
+            whole.u_lb, whole.u_ub = np.full(2, -LIMIT), np.full(2, LIMIT)
+        return whole
+
+    running, last = node(cost(STATE, ACTION), DT), node(cost(TERMINAL, None), 0.0)
+    kind = crocoddyl.SolverBoxFDDP if limited else crocoddyl.SolverFDDP
+
+    def one(x: np.ndarray) -> tuple[float, int]:
+        shooting = crocoddyl.ShootingProblem(x, [running] * LENGTH, last)
+        solver = kind(shooting)
+        torques = [np.zeros(2)] * LENGTH
+        states = shooting.rollout(torques)
+        solver.solve(states, torques, 300, True)
+        return solver.cost, solver.iter + 1
+
+    def found(x: np.ndarray) -> Solved:
+        rows = [one(y) for y in np.atleast_2d(x)]
+        return Solved(*map(np.array, zip(*rows, strict=True)))
+
+    return found
+
+
+def compare(repeats: int, batch: int) -> list[dict[str, Any]]:
+    """Solve with both; if Crocoddyl is not installed, only with eqsim.
+
+    **Arguments:**
+
+    - `repeats`: calls to time; the shortest counts.
+    - `batch`: problems in a batch.
+    """
+    try:
+        version = importlib.import_module("crocoddyl").__version__
+    except ImportError:
+        say("Crocoddyl is left out: `pip install crocoddyl` adds it.")
+        version = None
+    rows, first = [], starts(batch)
+    for limited in (False, True):
+        single = eqsim_solver(limited, many=False)
+        names = {f"eqsim, {LANES} lanes": LANES, "eqsim": None}
+        runners = dict.fromkeys(names, single)
+        many = {
+            name: eqsim_solver(limited, many=True, lanes=lanes)
+            for name, lanes in names.items()
+        }
+        if version:
+            name = f"Crocoddyl {version}"
+            runners[name] = many[name] = crocoddyl_solver(limited)
+        one = {name: lambda run=run: run(first[0]) for name, run in runners.items()}
+        all_ = {name: lambda run=run: run(first) for name, run in many.items()}
+        alone = interleaved(one, repeats, _PATIENCE)
+        together = interleaved(all_, max(repeats // 4, 2), _PATIENCE)
+        found = {name: run() for name, run in all_.items()}
+        best = np.min([each.cost for each in found.values()], axis=0)
+        for name, run in one.items():
+            single, batched = run(), found[name]
+            optimal = np.mean(batched.cost < best * (1 + 1e-6))
+            rows.append(
+                {
+                    "limits": f"{LIMIT:g} N m" if limited else "none",
+                    "solver": name,
+                    "cost": float(np.ravel(single.cost)[0]),
+                    "iterations": int(np.ravel(single.steps)[0]),
+                    "ms": 1e3 * alone[name].best,
+                    f"ms per problem of {batch}": 1e3 * together[name].best / batch,
+                    "mean iterations": float(np.mean(batched.steps)),
+                    "best optimum": float(optimal),
+                }
+            )
+    return rows
+
+
+def main() -> None:
+    """Solve all problems, and write the table."""
+    made = parser(__doc__, repeats=20)
+    made.add_argument("--batch", type=int, default=256, help="problems in a batch")
+    made.set_defaults(precision="double")
+    options = made.parse_args()
+    where = setting(options)
+    rows = compare(options.repeats, options.batch)
+    text = EXPLANATION.format(length=LENGTH)
+    text = f"{text}\n\n{table(rows)}\n\n{caption(where)}\n"
+    publish(options, "control", {"where": where, "rows": rows}, text)
+    print(text)
 
 
 if __name__ == "__main__":

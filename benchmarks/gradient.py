@@ -5,21 +5,27 @@ python benchmarks/gradient.py --quick --peers brax
 """
 
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
-from _command import parser, publish, robots, say, setting
-from _driven import Driven, nothing
-from _models import NotInstalled
-from _peers import brax_step, mjx_step
-from _starts import Start, start, STARTS, SUBSTEPS
-from _tables import caption, table
-from _timing import interleaved
-from jax import lax
+from _bench import caption, interleaved, parser, publish, say, setting, table
+from _robots import (
+    Driven,
+    eqsim_simulator,
+    nothing,
+    RandomControls,
+    robots,
+    SCALE,
+    Simulator,
+    simulators,
+    start,
+    STARTS,
+    SUBSTEPS,
+)
 
 import eqsim
 
@@ -38,14 +44,11 @@ REFUSALS = (ValueError, TypeError, NotImplementedError, jax.errors.JaxRuntimeErr
 
 
 class Runner(NamedTuple):
-    """A simulator: `simulate(model, ctrl, mass, q, qd)` gives the last coordinates.
-
-    `ctrl` is `(batch, steps, nu)`; `wrt` are the supported names in `WRT`.
-    """
+    """`loss(robot, ctrl, mass, q, qd, act)`, and its derivatives by names in `WRT`."""
 
     label: str
-    simulate: Callable
-    model: Any
+    loss: Any
+    robot: Any
     mass: Any
     wrt: tuple[str, ...] = tuple(WRT)
 
@@ -54,95 +57,74 @@ def main() -> None:
     """Time all cells, and write the results after each."""
     options = _options()
     where, cells = setting(options), []
+    # MJX supports reverse mode with one solver iteration only.
+    chosen = [{"mjx": "mjx-1"}.get(peer, peer) for peer in options.peers]
     for name, sys, model in robots(options.models):
-        peers = _peers(name, model, options.peers)
+        peers = [_runner(peer) for peer in simulators(name, model, chosen)]
         for batch in options.batches:
             for kind in options.states:
-                begin = start(kind, sys, model, batch, -(-options.steps // SUBSTEPS))
-                runners = [*_eqsim(sys, begin, options.steps), *peers]
-                cells += time_cell(name, kind, begin, runners, options)
+                policy = RandomControls.create(model, SCALE[kind])
+                own = [_runner(eqsim_simulator(sys)), _rollout(sys, policy, options)]
+                begin = start(kind, model, batch, -(-options.steps // SUBSTEPS))
+                runners = [*own, *peers]
+                cells += time_cell(name, kind, begin.arrays(), runners, options)
                 data = {"where": where, "cells": cells}
                 text = report(where, cells, options.steps)
                 publish(options, "gradient", data, text)
     print(f"\n{report(where, cells, options.steps)}")
 
 
-def time_cell(name, kind, begin: Start, runners, options) -> list[dict]:
+def time_cell(name, kind, begin, runners: list[Runner], options) -> list[dict]:
     """Time value and gradient of all runners from the same initial states,
     alternately."""
-    dtype = jnp.result_type(float)
-    ctrl = np.repeat(begin.ctrl, SUBSTEPS, axis=1)[:, : options.steps]
-    ctrl, q, qd = (jnp.asarray(x, dtype) for x in (ctrl, begin.q, begin.qd))
+    q, qd, act, ctrl = begin
+    ctrl = jnp.repeat(ctrl, SUBSTEPS, axis=1)[:, : options.steps]
     calls, facts = {}, {}
     for runner in runners:
-        arguments = (runner.model, ctrl, jnp.asarray(runner.mass, dtype), q, qd)
+        mass = jnp.asarray(runner.mass, jnp.result_type(float))
+        arguments = runner.robot, ctrl, mass, q, qd, act
         for wrt in (by for by in runner.wrt if by in options.by):
             key = runner.label, wrt
-            forward = eqx.filter_jit(_loss(runner.simulate))
             try:
-                gradient, facts[key] = _gradient(runner, WRT[wrt], arguments)
+                gradient, facts[key] = _gradient(runner.loss, WRT[wrt], arguments)
             except REFUSALS as error:
                 say(f"{name}, {runner.label} by {wrt}: {str(error).splitlines()[0]}")
                 continue
-            say(
-                f"{name}, {runner.label} by {wrt}: {facts[key]['mode']} mode, "
-                f"ready after {facts[key]['prepared']:.0f} s"
-            )
-            calls[*key, "value"] = lambda f=forward, a=arguments: f(*a)
+            value = eqx.filter_jit(runner.loss)
+            calls[*key, "value"] = lambda f=value, a=arguments: f(*a)
             calls[*key, "gradient"] = lambda f=gradient, a=arguments: f(*a)
     taken = interleaved(calls, options.repeats, options.limit)
-    found, steps = [], len(begin.q) * options.steps
+    found, steps = [], len(q) * options.steps
     for (label, wrt), fact in facts.items():
         value, gradient = (taken[label, wrt, what] for what in ("value", "gradient"))
-        cell = {
-            "model": name,
-            "start": kind,
-            "B": len(begin.q),
-            "runner": label,
-            "by": wrt,
-            "forward": steps / value.best / 1e3,
-            "gradient": steps / gradient.best / 1e3,
-            "cost": gradient.best / value.best,
-        }
-        found.append(cell | fact | {"spread": max(value.spread, gradient.spread)})
-        say(
-            ", ".join(
-                f"{k} {v:.3g}" if isinstance(v, float) else f"{v}"
-                for k, v in found[-1].items()
-            )
-        )
+        cell = {"model": name, "start": kind, "B": len(q), "runner": label, "by": wrt}
+        cell["forward"] = steps / value.best / 1e3
+        cell["gradient"] = steps / gradient.best / 1e3
+        cell["cost"] = gradient.best / value.best
+        cell |= fact | {"spread": max(value.spread, gradient.spread)}
+        found.append(cell)
+        say(cell)
     return found
 
 
-def _loss(simulate):
-    def loss(*arguments):
-        return jnp.mean(jnp.sum(simulate(*arguments) ** 2, axis=-1))
-
-    return loss
-
-
-def _gradient(runner: Runner, which: int, arguments):
+def _gradient(loss, which: int, arguments):
     """Return value and derivative, compiled, with facts about them; in reverse mode if
     supported."""
-    loss = _loss(runner.simulate)
+
+    def of(x, arguments):
+        return loss(*arguments[:which], x, *arguments[which + 1 :])
 
     def reverse(*arguments):
-        def of(x):
-            return loss(*arguments[:which], x, *arguments[which + 1 :])
-
-        return jax.value_and_grad(of)(arguments[which])
+        return jax.value_and_grad(of)(arguments[which], arguments)
 
     def forward(*arguments):
-        def of(x):
-            return loss(*arguments[:which], x, *arguments[which + 1 :])
-
         x = arguments[which]
-        return jax.jvp(of, (x,), (jnp.ones_like(x),))
+        return jax.jvp(lambda x: of(x, arguments), (x,), (jnp.ones_like(x),))
 
     for mode, function in (("reverse", reverse), ("forward", forward)):
-        compiled, began = eqx.filter_jit(function), time.perf_counter()
+        program, began = eqx.filter_jit(function), time.perf_counter()
         try:
-            _, out = jax.block_until_ready(compiled(*arguments))
+            _, out = jax.block_until_ready(program(*arguments))
         except ValueError:
             # Loops of unknown length do not support reverse mode in JAX.
             if mode == "forward":
@@ -150,85 +132,44 @@ def _gradient(runner: Runner, which: int, arguments):
             continue
         prepared = time.perf_counter() - began
         finite = float(np.mean(np.isfinite(np.asarray(out))))
-        return compiled, {"mode": mode, "finite": finite, "prepared": prepared}
+        return program, {"mode": mode, "finite": finite, "prepared": prepared}
     raise AssertionError
 
 
-def _eqsim(sys: eqsim.System, begin: Start, steps: int) -> list[Runner]:
-    pipeline = eqsim.Generalized()
-    with_mass = lambda sys, mass: eqx.tree_at(lambda s: s.links.mass, sys, mass)
+def _runner(peer: Simulator) -> Runner:
+    def loss(robot, ctrl, mass, q, qd, act):
+        robot = peer.with_mass(robot, mass)
 
-    def simulate(sys, ctrl, mass, q, qd):
-        sys = with_mass(sys, mass)
+        def one(ctrl, q, qd, act):
+            move = lambda state, now: (peer.step(robot, state, now), None)
+            return peer.coordinates(
+                peer.scan(move, peer.init(robot, q, qd, act), ctrl)[0]
+            )
 
-        def one(ctrl, q, qd):
-            move = lambda state, now: (pipeline.step(sys, state, now), None)
-            return eqsim.scan(move, pipeline.init(sys, q, qd), ctrl)[0].q
+        return _mean_square(jax.vmap(one)(ctrl, q, qd, act))
 
-        return jax.vmap(one)(ctrl, q, qd)
+    return Runner(peer.label, loss, peer.robot, np.asarray(peer.mass))
 
-    def through_rollout(sys, ctrl, mass, q, qd):
-        env = Driven(with_mass(sys, mass), frame_skip=1)
-        place = lambda q, qd: env.begin(pipeline.init(env.sys, q, qd))
+
+def _rollout(sys: eqsim.System, policy: RandomControls, options) -> Runner:
+    """Differentiate `eqsim.rollout` of a random policy."""
+
+    def loss(sys, ctrl, mass, q, qd, act):
+        sys = eqx.tree_at(lambda s: s.links.mass, sys, mass)
+        env = Driven(sys, eqsim.Generalized(), 1)
+        first = jax.vmap(lambda *x: env.begin(eqsim.State(*x)))(q, qd, act)
+        keys = jr.split(jr.key(0), len(q))
         _, (last, _) = eqsim.rollout(
-            env,
-            begin.policy,
-            begin.keys,
-            steps,
-            start=jax.vmap(place)(q, qd),
-            collect=nothing,
+            env, policy, keys, options.steps, start=first, collect=nothing
         )
-        return last.q
+        return _mean_square(last.q)
 
     mass = np.asarray(sys.links.mass)
-    return [
-        Runner("eqsim", simulate, sys, mass),
-        Runner("eqsim.rollout", through_rollout, sys, mass, ("masses",)),
-    ]
+    return Runner("eqsim.rollout", loss, sys, mass, ("masses",))
 
 
-def _peers(name: str, model, chosen: list[str]) -> list[Runner]:
-    makers = {"mjx": lambda: _mjx(model), "brax": lambda: _brax(name)}
-    found = []
-    for peer in chosen:
-        try:
-            found.append(makers[peer]())
-        except (NotInstalled, NotImplementedError) as error:
-            say(f"{name}: {peer} is left out: {error}")
-    return found
-
-
-def _mjx(model) -> Runner:
-    """Run MJX with one iteration, because it does not support reverse mode
-    otherwise."""
-    step, mjx_model, init = mjx_step(model, iterations=1)
-
-    def simulate(mjx_model, ctrl, mass, q, qd):
-        mjx_model = mjx_model.replace(body_mass=mass)
-
-        def one(ctrl, q, qd):
-            move = lambda data, now: (step(mjx_model, data, now), None)
-            return lax.scan(move, init(q, qd), ctrl)[0].qpos
-
-        return jax.vmap(one)(ctrl, q, qd)
-
-    return Runner("MJX (1 it.)", simulate, mjx_model, np.asarray(mjx_model.body_mass))
-
-
-def _brax(name: str) -> Runner:
-    step, sys, init = brax_step(name)
-
-    def simulate(sys, ctrl, mass, q, qd):
-        sys = sys.tree_replace({"link.inertia.mass": mass})
-
-        def one(ctrl, q, qd):
-            move = lambda state, now: (step(sys, state, now), None)
-            return lax.scan(move, init(sys, q, qd), ctrl)[0].q
-
-        return jax.vmap(one)(ctrl, q, qd)
-
-    mass = np.asarray(sys.link.inertia.mass)
-    return Runner("Brax generalized", simulate, sys, mass)
+def _mean_square(q):
+    return jnp.mean(jnp.sum(q**2, axis=-1))
 
 
 def report(where: dict, cells: list[dict], steps: int) -> str:

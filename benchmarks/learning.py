@@ -1,6 +1,6 @@
 """Return and training speed of agents with their presets, compared with Brax's PPO.
 
-    python benchmarks/learning.py --out out/bench --markdown docs/learning.md
+    python benchmarks/learning.py --out out/bench --markdown out/learning.md
 
 Every run is a separate process, `eqsim train`, without precompiled programs.
 """
@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from _command import parser, publish, say, setting
-from _runs import draw, physics, train
-from _tables import caption, sections, table
+from _bench import caption, parser, publish, say, setting, table
+from _training import draw, kept, physics, sections, train
 
 from eqsim_zoo.runs import find_preset, presets
 
@@ -80,20 +79,17 @@ def _rewarded() -> list[tuple[str, str]]:
 
 def _kept(options) -> list[dict[str, Any]]:
     """Return results of earlier calls that this call does not repeat."""
-    path = options.out / "learning.json"
-    if not options.keep or not path.exists():
-        return []
     again = {*(options.runs or _rewarded())}
     if options.brax:
         again.add(("Brax's ppo", "inverted_pendulum"))
     if options.together:
         again |= {(agent, "inverted_pendulum") for agent in TOGETHER}
-    rows = json.loads(path.read_text())["rows"]
-    return [row for row in rows if (row["agent"], row["env"]) not in again]
+    path = options.out / "learning.json"
+    return kept(path, again, "agent", "env") if options.keep else []
 
 
 def _options():
-    made = parser(__doc__ or "", repeats=1)
+    made = parser(__doc__, repeats=1)
     add = made.add_argument
     add("--seeds", type=int, default=3)
     add("--runs", type=_pair, nargs="*", help="AGENT:ENV; by default all presets")

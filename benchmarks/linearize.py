@@ -15,13 +15,10 @@ import jax
 # Before JAX is first used: one device per core.
 jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
 
-import jax.numpy as jnp
 import mujoco
 import numpy as np
-from _command import parser, publish, robots, say, setting
-from _starts import Start, start, STARTS
-from _tables import caption, table
-from _timing import interleaved
+from _bench import caption, interleaved, parser, publish, say, setting, table
+from _robots import robots, Start, start, STARTS
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import eqsim
@@ -47,7 +44,7 @@ def main() -> None:
     where, rows = setting(options), []
     for name, sys, model in robots(options.models):
         for kind in STARTS:
-            begin = start(kind, sys, model, options.batch, 1)
+            begin = start(kind, model, options.batch, 1)
             cell = _cell(sys, model, begin, options)
             rows.append({"model": name, "start": kind} | cell)
             say(rows[-1])
@@ -75,7 +72,7 @@ def _cell(sys, model, begin: Start, options) -> dict[str, Any]:
 
 
 def _ours(sys: eqsim.System, begin: Start) -> Callable[[], Any]:
-    pipeline, dtype = eqsim.Generalized(), jnp.result_type(float)
+    pipeline = eqsim.Generalized()
 
     @jax.jit
     def models(sys, q, qd, ctrl):
@@ -89,8 +86,8 @@ def _ours(sys: eqsim.System, begin: Start) -> Callable[[], Any]:
         (count,), ("batch",), (AxisType.Auto,), devices=jax.devices()[:count]
     )
     split = NamedSharding(mesh, PartitionSpec("batch"))
-    arrays = [jnp.asarray(x, dtype) for x in (begin.q, begin.qd, begin.ctrl[:, 0])]
-    arrays = jax.device_put(arrays, split)
+    q, qd, _, ctrl = begin.arrays()
+    arrays = jax.device_put((q, qd, ctrl[:, 0]), split)
     sys = jax.device_put(sys, NamedSharding(mesh, PartitionSpec()))
     return lambda: models(sys, *arrays)
 

@@ -1,6 +1,6 @@
 """Returns and training speed of agents that learn from datasets.
 
-    python benchmarks/offline.py --out out/bench --markdown docs/offline.md
+    python benchmarks/offline.py --out out/bench --markdown out/offline.md
 
 Trains a medium policy, records datasets of it with and without random actions, and learns
 from both. `--speed` measures updates per second instead, also of CORL's IQL if its file is
@@ -8,7 +8,6 @@ given.
 """
 
 import importlib.util
-import json
 import pathlib
 import sys
 import time
@@ -17,13 +16,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from _command import parser, publish, say, setting
-from _runs import command, draw, train
-from _tables import caption, table
+from _bench import caption, parser, publish, say, setting, table
+from _training import command, draw, kept, train
 
 import eqsim
 import eqsim_zoo as zoo
-from eqsim_zoo import offline
+from eqsim_zoo.runs import Offline, Recorded
 
 
 EXPLANATION = """\
@@ -73,7 +71,9 @@ def main() -> None:
         publish(options, "offline_speed", {"where": where, "rows": rows}, text)
         return print(text)
     _record(options)
-    found = _kept(options)
+    again = {(agent, name) for agent in options.agents for name in options.data}
+    path = options.out / "offline.json"
+    found = kept(path, again, "agent", "data") if options.keep else []
     for name in options.data:
         for agent in options.agents:
             found = _ordered([*found, _learn(agent, name, options)])
@@ -85,16 +85,6 @@ def main() -> None:
     print(report(where, found, options))
 
 
-def _kept(options) -> list[dict[str, Any]]:
-    """Return results of earlier calls that this call does not repeat."""
-    path = options.out / "offline.json"
-    if not options.keep or not path.exists():
-        return []
-    again = {(agent, name) for agent in options.agents for name in options.data}
-    rows = json.loads(path.read_text())["rows"]
-    return [row for row in rows if (row["agent"], row["data"]) not in again]
-
-
 def _ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sort the results: the mixture first, and agents in the order of the list."""
     place = lambda row: (row["data"] != "mixed", [*AGENTS].index(row["agent"]))
@@ -102,7 +92,7 @@ def _ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _options():
-    made = parser(__doc__ or "", repeats=3)
+    made = parser(__doc__, repeats=3)
     add = made.add_argument
     add("--env", default="half_cheetah")
     add("--behavior-steps", type=float, default=1e6, help="of the medium policy")
@@ -257,8 +247,8 @@ def _ours(options, steps):
     data = zoo.data.Dataset.create(
         *(steps[name] for name in names), np.zeros(len(steps["rewards"]), bool)
     )
-    agent = offline.Offline(offline.IQL(), num_updates=200)
-    env = offline.Recorded(eqsim.make("half_cheetah"), data)
+    agent = Offline(zoo.IQL(), num_updates=200)
+    env = Recorded(eqsim.make("half_cheetah"), data)
     turn = eqx.filter_jit(agent.iterate)
     state = [turn(agent.init(jax.random.key(0), env), env)[0]]
 

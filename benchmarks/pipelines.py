@@ -8,25 +8,38 @@ Each measurement runs in a fresh process without caches, with a time limit.
 
 import argparse
 import dataclasses
-import importlib
 import json
 import os
-import subprocess
-import sys as _sys
-import time
-import warnings
+import sys
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _command import parser, publish, say, setting
-from _models import model_file, mujoco_model, NotInstalled, package, system
-from _starts import start, STARTS, SUBSTEPS
-from _tables import caption, show, table
-from _timing import interleaved
-from jax import lax
+from _bench import (
+    caption,
+    child,
+    interleaved,
+    parser,
+    publish,
+    say,
+    setting,
+    show,
+    table,
+)
+from _robots import (
+    brax_simulator,
+    compiled,
+    eqsim_simulator,
+    load,
+    NotInstalled,
+    package,
+    Simulator,
+    start,
+    STARTS,
+    SUBSTEPS,
+)
 
 import eqsim
 
@@ -80,20 +93,6 @@ for everything. The two agree about masses, geometry and actuators, not about ho
 joints, limits and contacts are."""
 
 
-class Simulator(NamedTuple):
-    """One pipeline of one library.
-
-    - `substeps`: number of calls of `step` per physics step.
-    - `scan`: loop function of the library.
-    """
-
-    sys: Any
-    init: Callable
-    step: Callable
-    substeps: int
-    scan: Callable
-
-
 def main() -> None:
     """Measure in child processes, one at a time; or act as such a process."""
     options = _options()
@@ -118,49 +117,47 @@ def measure(options) -> Iterator[dict[str, Any]]:
     """Measure one runner in one cell, in this process; print each result when it is
     available."""
     (kind,), (name,), (batch,) = options.states, options.pipelines, options.batches
-    sys, model = system(options.model, euler=True), mujoco_model(options.model)
-    sys = dataclasses.replace(sys, dt=jnp.full_like(sys.dt, DT))
+    robot, model = load(options.model)
+    robot = dataclasses.replace(robot, dt=jnp.full_like(robot.dt, DT))
     model.opt.timestep = DT
-    begin = start(kind, sys, model, batch, max(_length(options), options.length))
+    length = max(-(-options.steps // SUBSTEPS), options.length)
+    q, qd, act, ctrl = start(kind, model, batch, length).arrays()
+    substeps = _substeps(name, options)
     make = {
-        "eqsim": lambda: _eqsim(name, sys, options),
-        "Brax": lambda: _brax(name, options),
+        "eqsim": lambda: eqsim_simulator(robot, PIPELINES[name](options.substeps)),
+        "Brax": lambda: brax_simulator(options.model, name, DT, substeps),
     }
-    simulator, dtype = make[options.child](), jnp.result_type(float)
-    ctrl, q, qd = (jnp.asarray(x, dtype) for x in (begin.ctrl, begin.q, begin.qd))
+    simulator = make[options.child]()
     held = jnp.repeat(ctrl, SUBSTEPS, axis=1)[:, : options.steps]
-    yield _forward(simulator, ctrl[:, : options.length], q, qd, options)
+    yield _forward(simulator, ctrl[:, : options.length], (q, qd, act), options)
     try:
-        yield _gradient(simulator, held, q, qd, options)
+        yield _gradient(simulator, held, (q, qd, act), options)
     except REFUSALS as error:
         yield {"note": f"gradient: {str(error).splitlines()[0]}"}
 
 
-def _forward(simulator: Simulator, ctrl, q, qd, options) -> dict[str, Any]:
+def _forward(simulator: Simulator, ctrl, states, options) -> dict[str, Any]:
     """Compile and time control steps."""
-    arguments = simulator.sys, ctrl, q, qd
-    began = time.perf_counter()
-    program = jax.jit(_simulate(simulator, SUBSTEPS)).lower(*arguments).compile()
-    compiled = time.perf_counter() - began
-    end = np.asarray(program(*arguments))
-    taken = _taken({"forward": lambda: program(*arguments)}, options)["forward"]
+    arguments = simulator.robot, ctrl, *states
+    call, seconds = compiled(_simulate(simulator, SUBSTEPS), *arguments)
+    taken = _taken({"forward": call}, options)["forward"]
     return {
         "forward": ctrl.shape[0] * ctrl.shape[1] / taken.best / 1e3,
-        "end": float(np.mean(np.isfinite(end))),
-        "compile": compiled,
+        "end": float(np.mean(np.isfinite(np.asarray(call())))),
+        "compile": seconds,
         "forward_spread": taken.spread,
     }
 
 
-def _gradient(simulator: Simulator, ctrl, q, qd, options) -> dict[str, Any]:
+def _gradient(simulator: Simulator, ctrl, states, options) -> dict[str, Any]:
     """Time a value, and the value with its gradient with respect to the control of each
     step."""
     simulate = _simulate(simulator, 1)
 
-    def loss(ctrl, sys, q, qd):
-        return jnp.mean(jnp.sum(simulate(sys, ctrl, q, qd) ** 2, axis=-1))
+    def loss(ctrl, robot, *states):
+        return jnp.mean(jnp.sum(simulate(robot, ctrl, *states) ** 2, axis=-1))
 
-    arguments = ctrl, simulator.sys, q, qd
+    arguments = ctrl, simulator.robot, *states
     value, both = (
         jax.jit(f).lower(*arguments).compile() for f in (loss, jax.value_and_grad(loss))
     )
@@ -191,45 +188,21 @@ def _taken(calls, options):
 
 def _simulate(simulator: Simulator, steps: int) -> Callable:
     """Simulate a batch, with each control constant for a number of physics steps."""
-    _, init, step, substeps, scan = simulator
 
-    def one(sys, ctrl, q, qd):
+    def one(robot, ctrl, q, qd, act):
         def move(state, now):
-            again = lambda state, _: (step(sys, state, now), None)
-            return scan(again, state, length=steps * substeps)[0], None
+            again = lambda state, _: (simulator.step(robot, state, now), None)
+            count = steps * simulator.substeps
+            return simulator.scan(again, state, length=count)[0], None
 
-        return scan(move, init(sys, q, qd), ctrl)[0].q
+        first = simulator.init(robot, q, qd, act)
+        return simulator.coordinates(simulator.scan(move, first, ctrl)[0])
 
-    return jax.vmap(one, in_axes=(None, 0, 0, 0))
-
-
-def _eqsim(name: str, sys: eqsim.System, options) -> Simulator:
-    pipeline = PIPELINES[name](options.substeps)
-    init = lambda sys, q, qd: pipeline.init(sys, q, qd)
-    return Simulator(sys, init, pipeline.step, 1, eqsim.scan)
-
-
-def _brax(name: str, options) -> Simulator:
-    package("brax")
-    substeps = _substeps(name, options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from brax.io import mjcf
-
-        pipeline = importlib.import_module(f"brax.{name}.pipeline")
-        sys = mjcf.load(model_file(options.model))
-    h = jnp.asarray(DT / substeps, jnp.result_type(float))
-    sys = jax.device_put(sys.tree_replace({"opt.timestep": h}))
-    return Simulator(sys, pipeline.init, pipeline.step, substeps, lax.scan)
+    return jax.vmap(one, in_axes=(None, 0, 0, 0, 0))
 
 
 def _substeps(name, options):
     return 1 if name == "generalized" else options.substeps
-
-
-def _length(options):
-    """Return the number of control steps of the gradient."""
-    return -(-options.steps // SUBSTEPS)
 
 
 def _installed() -> list[str]:
@@ -261,23 +234,13 @@ def _line(kind, name, batch, runners, options) -> list[dict[str, Any]]:
 def _child(runner, kind, name, batch, options) -> dict[str, Any]:
     """Run one measurement in a separate process; return its results, and the reason if
     some are missing."""
-    command = [_sys.executable, __file__, *_sys.argv[1:], "--child", runner]
-    command += ["--states", kind, "--pipelines", name, "--batches", str(batch)]
-    environment = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}
-    trouble = ""
-    try:
-        done = subprocess.run(
-            command, capture_output=True, timeout=options.limit, env=environment
-        )
-        out = done.stdout
-        if done.returncode:
-            last = done.stderr.decode().strip().splitlines()[-1:]
-            trouble = f"ended with status {done.returncode}: {' '.join(last)}"
-    except subprocess.TimeoutExpired as error:
-        out, trouble = error.stdout or b"", f"not finished in {options.limit:g} s"
+    words = [__file__, *sys.argv[1:], "--child", runner, "--states", kind]
+    lines, trouble = child(
+        [*words, "--pipelines", name, "--batches", batch], options.limit
+    )
     found: dict[str, Any] = {}
-    for line in out.decode().splitlines():
-        found |= json.loads(line) if line.startswith("{") else {}
+    for line in lines:
+        found |= line
     if trouble:
         found["note"] = f"gradient: {trouble}" if "forward" in found else trouble
     return found

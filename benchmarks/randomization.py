@@ -18,10 +18,8 @@ jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
 import equinox as eqx
 import jax.random as jr
 import jax.tree_util as jtu
-from _command import parser, publish, say, setting
-from _driven import nothing
-from _tables import caption, table
-from _timing import interleaved
+from _bench import caption, interleaved, parser, publish, say, setting, table
+from _robots import nothing
 
 import eqsim
 from eqsim import AutoReset, DomainRandomization, randomize, TimeLimit

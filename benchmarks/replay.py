@@ -13,9 +13,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
-from _command import parser, publish, say, setting
-from _tables import caption, table
-from _timing import interleaved
+from _bench import caption, interleaved, parser, publish, say, setting, table
 from jax import lax
 
 from eqsim_zoo.blocks import Replay, Transition

@@ -1,33 +1,29 @@
 """Skills of the ant learned by DADS: updates per second, and goals reached.
 
     python benchmarks/skills.py --out out/bench \\
-        --markdown docs/skills_of_the_ant.md --pictures docs/images
+        --markdown out/skills_of_the_ant.md --pictures docs/images
     python benchmarks/skills.py --goals --out out/bench \\
-        --markdown docs/skills_of_the_ant.md --pictures docs/images
+        --markdown out/skills_of_the_ant.md --pictures docs/images
 """
 
+import argparse
 import pathlib
 import shutil
 import subprocess
-import sys
 from typing import Any
 
-import _goals
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from _command import parser, publish, say, setting
-from _runs import physics, train
-from _tables import caption, table, write
-from _timing import interleaved
+from _bench import caption, interleaved, parser, say, setting, table, write
+from _training import command, physics, sections, train, write_section
 from jax import lax
 
-import eqsim
 import eqsim_zoo as zoo
 from eqsim import AutoReset, TimeLimit
-from eqsim.wrappers import OneHotSkills, Skills
+from eqsim.wrappers.skills import ant_omni, OneHotSkills, Skills
 
 
 EXPLANATION = """\
@@ -61,24 +57,28 @@ def main() -> None:
     options.pictures = options.pictures or options.out
     options.pictures.mkdir(parents=True, exist_ok=True)
     where, rows = setting(options), []
-    name, run = ("goals", _goals.reach) if options.goals else ("skills", _run)
+    name, run = ("goals", reach) if options.goals else ("skills", _run)
     for seed in range(options.seeds):
         rows.append(run(seed, options))
         write(options.out / f"{name}.json", {"where": where, "rows": rows})
     data: dict[str, Any] = {"where": where, "rows": rows}
     if options.goals:
-        text = _goals.report(where, rows)
-        page = _goals.merged(options.markdown, goals=text)
+        text = goals_report(where, rows)
     else:
         data["updates"] = _updates(options)
         text = report(where, rows, data["updates"], options)
-        page = _goals.merged(options.markdown, before=text)
-    publish(options, name, data, page)
+    write(options.out / f"{name}.json", data)
+    write(options.out / f"{name}.md", text)
+    if options.goals:
+        write_section(options.markdown, text)
+    elif options.markdown is not None:
+        # Sections that the other call writes stay.
+        write(options.markdown, "\n".join([text, *sections(options.markdown)]))
     print(text)
 
 
 def _options():
-    made = parser(__doc__ or "", repeats=5, limit=60.0)
+    made = parser(__doc__, repeats=5, limit=60.0)
     add = made.add_argument
     add("--seeds", type=int, default=1)
     add(
@@ -99,9 +99,7 @@ def _run(seed: int, options) -> dict[str, Any]:
     folder = options.out / "skills" / f"dads-ant_omni-{seed}"
     more = () if options.steps is None else ("--steps", options.steps)
     found = train("dads", "ant_omni", seed, folder, more)
-    code = "import sys; from eqsim._cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", code, "eval", str(folder), "--last"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    command(("eval", str(folder), "--last"))
     drawn = options.pictures / f"skills_of_the_ant_{seed}.png"
     shutil.copy(folder / "skills.png", drawn)
     shutil.copy(folder / "curves.png", drawn.with_stem(f"{drawn.stem}_curves"))
@@ -138,9 +136,7 @@ def _updates(options) -> dict[str, float]:
     """Measure updates per second of DADS and of SAC alone."""
     say("updates per second")
     options_of_env = {"include_cfrc_ext_in_observation": False}
-    inner = TimeLimit(
-        Skills(eqsim.make("ant_omni", **options_of_env), OneHotSkills(5)), 100
-    )
+    inner = TimeLimit(Skills(ant_omni(**options_of_env), OneHotSkills(5)), 100)
     sac = zoo.SAC(num_envs=4, batch_size=BATCH, capacity=ROWS)
     runs = {}
     for name, agent in {"dads": zoo.DADS(sac=sac), "sac": sac}.items():
@@ -256,6 +252,164 @@ def report(
     text = f"Physics: {physics('dads', 'ant_omni')}."
     parts = ["# Skills of the ant\n", about, text, "", caption(where), "", table(lines)]
     return "\n".join([*parts, "", *pictures, speed, "", table(counted), ""])
+
+
+# Goals that are reached by planning over skills, without further training.
+
+
+GOALS, RADIUS, EPISODES_PER_GOAL, LENGTH = 8, 5.0, 4, 200
+"""Number of goals on a circle and its radius, m; episodes per goal; control steps per
+episode."""
+
+GOALS_TEXT = """\
+Skills can be combined to reach goals. With `eqsim train dads ant_omni --preset continuous
+--seed SEED`, a skill is a point of a square, and a new skill is drawn at random times within
+an episode; training takes {steps:,} control steps. Then `reach_goals`, with its defaults,
+plans with the skill dynamics: it chooses skills that lead to each of {goals} goals,
+{radius:g} m from the start, in {episodes} episodes of {length} steps. Nothing is learned in
+these episodes.
+
+- `seconds`: duration of `train`, with compilation.
+- `reward`: intrinsic reward of `DADS` per step with {number} alternative skills, at most
+  log {number}.
+- `reach`: distance from the origin after {plan} steps of one skill, mean over {number}
+  skills, m.
+- `covered`: share of a grid of 20 m x 20 m that these {number} skills visit.
+- `error / radius`: distance from the goal at the end of an episode, divided by {radius:g} m,
+  mean over episodes; 1 for an ant that does not move.
+- `largest`: largest `error / radius` of the episodes.
+- `smallest`: smallest `error / radius` at any time of an episode, mean over episodes.
+"""
+
+
+def reach(seed: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Train, reach goals, and plot the paths.
+
+    **Returns:** data of the run, and a row per goal.
+    """
+    folder = options.out / "skills" / f"dads-ant_omni-continuous-{seed}"
+    more = ["--preset", "continuous"]
+    more += [] if options.steps is None else ["--steps", options.steps]
+    found = train("dads", "ant_omni", seed, folder, more)
+    run = zoo.load_run(folder)
+    agent, key = run.members.agent(0), jr.key(seed)
+    length = run.plan.episode_length
+    paths = zoo.skills.follow_skills(
+        agent,
+        run.state,
+        run.env,
+        key,
+        episodes=EPISODES_PER_GOAL,
+        episode_length=length,
+    )
+    zoo.skills.write_skills(
+        paths, folder / "skills.png", "DADS on ant_omni, continuous"
+    )
+    goals = circle()
+    reached = zoo.skills.reach_goals(
+        agent,
+        run.state,
+        run.env,
+        jnp.asarray(np.repeat(goals, EPISODES_PER_GOAL, axis=0)),
+        key,
+        length=LENGTH,
+    )
+    name = f"goals_of_the_ant_{seed}.png"
+    zoo.skills.write_goals(
+        reached, options.pictures / name, "DADS on ant_omni, zero-shot"
+    )
+    ends = np.linalg.norm(paths.descriptors[:, :, -1], axis=-1)
+    return {
+        "seed": seed,
+        "picture": name,
+        "steps": found[-1]["steps"],
+        "seconds": found[-1]["seconds"],
+        "skills": {
+            "number": len(paths.skills),
+            "length": length,
+            "reward": paths.reward(),
+            "reach": float(ends.mean()),
+            "covered": paths.coverage(),
+        },
+        "goals": rows_of(reached, goals),
+    }
+
+
+def circle() -> np.ndarray:
+    """Return the goals, m."""
+    angles = 2.0 * np.pi * np.arange(GOALS) / GOALS
+    goals = RADIUS * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    return goals.round(9) + 0.0  # No negative zeros, which would be printed.
+
+
+def rows_of(reached: zoo.skills.Reached, goals: np.ndarray) -> list[dict[str, Any]]:
+    """Return a row per goal: final distances divided by the radius, over episodes."""
+    off = reached.distances().reshape(GOALS, EPISODES_PER_GOAL, LENGTH) / RADIUS
+    rows = []
+    for goal, episodes in zip(goals, off, strict=True):
+        rows.append(
+            {
+                "goal": goal.tolist(),
+                "left": episodes[:, -1].tolist(),
+                "nearest": episodes.min(axis=1).tolist(),
+            }
+        )
+        say(
+            f"  goal {goal.round(1)}: distance / radius {np.mean(rows[-1]['left']):.2f}"
+        )
+    return rows
+
+
+def goals_report(where: dict[str, Any], runs: list[dict[str, Any]]) -> str:
+    """Return the section on goals."""
+    skills = runs[0]["skills"]
+    about = GOALS_TEXT.format(
+        steps=runs[0]["steps"],
+        episodes=EPISODES_PER_GOAL,
+        length=LENGTH,
+        goals=GOALS,
+        radius=RADIUS,
+        number=skills["number"],
+        plan=skills["length"],
+    )
+    text = f"Physics: {physics('dads', 'ant_omni')}."
+    parts = [
+        "## Goals\n",
+        about,
+        text,
+        "",
+        caption(where),
+        "",
+        table([*map(_goal_run, runs)]),
+    ]
+    for run in runs:
+        picture = f"![paths of the ant to goals, seed {run['seed']}]"
+        parts += ["", table(_goal_rows(run)), "", f"{picture}(images/{run['picture']})"]
+    return "\n".join([*parts, ""])
+
+
+def _goal_run(run: dict[str, Any]) -> dict[str, Any]:
+    skills, off = run["skills"], [row["left"] for row in run["goals"]]
+    return {
+        "seed": run["seed"],
+        "seconds": f"{run['seconds']:.0f}",
+        "reward": f"{skills['reward']:.3f}",
+        "reach": f"{skills['reach']:.1f}",
+        "covered": f"{skills['covered']:.0%}",
+        "error / radius": f"{np.mean(off):.2f}",
+    }
+
+
+def _goal_rows(run: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "goal": f"({row['goal'][0]:.1f}, {row['goal'][1]:.1f})",
+            "error / radius": f"{np.mean(row['left']):.2f}",
+            "largest": f"{np.max(row['left']):.2f}",
+            "smallest": f"{np.mean(row['nearest']):.2f}",
+        }
+        for row in run["goals"]
+    ]
 
 
 if __name__ == "__main__":

@@ -22,14 +22,47 @@ import jax
 # One device per core, the recommended setting.
 jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import mujoco
 import numpy as np
-from _command import parser, publish, robots, say, setting
-from _models import mujoco_model, TIMED
-from _peers import eqsim_plain, eqsim_rollout, mujoco_c, Peer, peers_of
-from _reference import converge, errors
-from _starts import load, SCALE, Start, start, STARTS, SUBSTEPS
-from _tables import caption, table
-from _timing import affordable, interleaved
+from _bench import (
+    affordable,
+    caption,
+    interleaved,
+    parser,
+    publish,
+    say,
+    setting,
+    table,
+)
+from _robots import (
+    converge,
+    Driven,
+    error_of,
+    load,
+    mean_contacts,
+    mujoco_call,
+    nothing,
+    RandomControls,
+    robots,
+    SCALE,
+    Simulator,
+    simulators,
+    Start,
+    start,
+    STARTS,
+    SUBSTEPS,
+    TIMED,
+)
+from jax import lax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+import eqsim
 
 
 EXPLANATION = f"""\
@@ -37,11 +70,25 @@ Physics steps per second, in thousands; in parentheses how many times faster eqs
 through `eqsim.rollout`. All integrate by Euler with the time step of the file; a random
 control is held for {SUBSTEPS} steps. eqsim solves every step to convergence; MuJoCo C
 and MJX solve by Newton up to the tolerance and the number of iterations of the file.
-`contacts` and `rows`: means over the simulation. `airborne`: the robot falls freely
+`contacts` and `rows`: means over the initial states. `airborne`: the robot falls freely
 under full random controls; `settled`: it stands or lies on the ground under small
 ones ({SCALE["settled"]:g} of their range). All use all cores; with MJX or Brax as peers,
 `plain jit` uses one, as XLA's thread pool is then switched off. Each
 figure is the best of several runs, which took turns."""
+
+
+class Runner(NamedTuple):
+    """A simulator: `prepare(start)` returns `run(n)`, which takes `n` control steps and
+    returns the last coordinates, `(batch, nq)`, or those of all steps.
+
+    `fixed`: true if `run` supports only the full length; `alone`: true if it can run
+    when the devices do not divide the batch.
+    """
+
+    label: str
+    prepare: Callable[[Start], Callable[[int], Any]]
+    fixed: bool = False
+    alone: bool = True
 
 
 def main() -> None:
@@ -49,117 +96,172 @@ def main() -> None:
     options = _options()
     where, cells = setting(options), []
     for name, robot, model in robots(options.models):
-        runners = [eqsim_rollout(robot)]
-        if "plain" in options.variants:
-            runners.append(eqsim_plain(robot, spread=False))
-        if "sharded" in options.variants and len(jax.devices()) > 1:
-            runners.append(eqsim_plain(robot, spread=True))
-        runners += peers_of(name, options.peers, say)
         for batch in options.batches:
             for kind in options.states:
-                begin = start(kind, robot, model, batch, _length(options))
-                cells += time_cell(name, model, runners, kind, begin, options)
+                cells += time_cell(name, robot, model, kind, batch, options)
                 data = {"where": where, "cells": cells}
                 publish(options, "step", data, report(where, cells))
     print(f"\n{report(where, cells)}")
 
 
 def time_cell(
-    name, model, runners: list[Peer], kind, begin: Start, options
+    name: str, robot: eqsim.System, model: mujoco.MjModel, kind, batch: int, options
 ) -> list[dict]:
     """Time all runners from the same initial states, alternately."""
-    batch, length = len(begin.q), _length(options)
-    path, contacts, rows = _truth(name, begin, length)
-    calls, lengths, last = {}, {}, {}
-    prepared = {}
-    for peer in runners:
+    length = max(1, options.steps // SUBSTEPS)
+    rollout, begin = _rollout(robot, model, kind, start(kind, model, batch, length))
+    few = begin.first(64)
+    path = mujoco_call(converge(load(name)[1]), few, SUBSTEPS)(length)
+    calls, lengths, last, prepared = {}, {}, {}, {}
+    for peer in [rollout, *_runners(name, robot, model, options)]:
         if batch % len(jax.devices()) and not peer.alone:
             continue
         began = time.perf_counter()
         try:
             run = peer.prepare(begin)
             n = length if peer.fixed else affordable(run, length, options.limit)
-            last[peer.label] = np.asarray(run(n), np.float64)
+            found = np.asarray(run(n), np.float64)
+            last[peer.label] = found[:, -1] if found.ndim == 3 else found
         except (jax.errors.JaxRuntimeError, MemoryError) as error:
             say(f"{name}, {kind}, B={batch}: {peer.label} failed: {error}")
             continue
         prepared[peer.label] = time.perf_counter() - began
         calls[peer.label], lengths[peer.label] = lambda run=run, n=n: run(n), n
-    taken = interleaved(calls, options.repeats, options.limit)
-    found = []
-    for label, timing in taken.items():
+    contacts, rows = mean_contacts(model, begin)
+    cells = []
+    for label, timing in interleaved(calls, options.repeats, options.limit).items():
         steps = lengths[label] * SUBSTEPS
-        found.append(
-            {
-                "model": name,
-                "start": kind,
-                "batch": batch,
-                "iterations": model.opt.iterations,
-                "tolerance": model.opt.tolerance,
-                "contacts": contacts,
-                "rows": rows,
-                "runner": label,
-                "steps": steps,
-                "steps_per_second": batch * steps / timing.best,
-                "seconds": timing.seconds,
-                "spread": timing.spread,
-                "prepared": prepared[label],
-                "error": _error(last[label], path[:, steps - 1], model.nq),
-            }
-        )
-        say(_line(found[-1], found[0]))
-    return found
+        cell = {"model": name, "start": kind, "batch": batch}
+        cell |= {"iterations": model.opt.iterations, "tolerance": model.opt.tolerance}
+        cell |= {"contacts": contacts, "rows": rows, "runner": label, "steps": steps}
+        cell["steps_per_second"] = batch * steps / timing.best
+        cell |= {"seconds": timing.seconds, "spread": timing.spread}
+        cell["prepared"] = prepared[label]
+        cell["error"] = error_of(last[label], path[:, steps - 1])
+        cells.append(cell)
+        say(_line(cell, cells[0]))
+    return cells
 
 
-def _length(options) -> int:
-    """Return the number of control steps of a simulation."""
-    return max(1, options.steps // SUBSTEPS)
+def _rollout(robot, model, kind, begin: Start) -> tuple[Runner, Start]:
+    """Return `eqsim.rollout` on all devices, and the start with the controls that its
+    policy draws."""
+    env = Driven(robot, eqsim.Generalized(), SUBSTEPS)
+    first = jax.vmap(env.begin)(_states(begin))
+    policy = RandomControls.create(model, SCALE[kind])
+    keys = jr.split(jr.key(0), len(begin.q))
+
+    def run(length, collect=nothing):
+        return eqsim.rollout(env, policy, keys, length, start=first, collect=collect)
+
+    actions, _ = run(begin.ctrl.shape[1], lambda state, action, timestep: action)
+    begin = begin._replace(ctrl=np.asarray(actions, np.float64))
+    prepare = lambda start: lambda length: run(length)[1][0].q
+    return Runner("eqsim", prepare, fixed=True), begin
 
 
-def _truth(name: str, begin: Start, length: int):
-    """Simulate with MuJoCo with a converged solver, and return the load."""
-    model = converge(mujoco_model(name, euler=True))
-    few = begin.first(64)
-    path = mujoco_c(model).prepare(few)(length)
-    contacts, rows = load(model, path, np.repeat(few.ctrl, SUBSTEPS, axis=1))
-    return path[..., 1 : 1 + model.nq], contacts, rows
+def _runners(name: str, robot, model, options) -> list[Runner]:
+    """Return the other ways to run eqsim, and the peers."""
+    found = []
+    if "plain" in options.variants:
+        found.append(_plain(robot, spread=False))
+    if "sharded" in options.variants and len(jax.devices()) > 1:
+        found.append(_plain(robot, spread=True))
+    if "mujoco" in options.peers:
+        call = lambda start: mujoco_call(model, start, SUBSTEPS)
+        found.append(Runner("MuJoCo C", call))
+    names = {"mjx": ("mjx", "mjx-1"), "brax": ("brax",), "mujoco": ()}
+    peers = [name for peer in options.peers for name in names[peer]]
+    # One runner where the file itself asks for one iteration.
+    found += map(_spread, simulators(name, model, peers))
+    return list({runner.label: runner for runner in found}.values())
 
 
-def _error(last, target, nq):
-    """Return the median error of the last coordinates, to check that the same motion
-    was simulated."""
-    if last.ndim == 3:
-        last = last[:, -1, 1 : 1 + nq]
-    return float(np.median(errors(last[: len(target)], target)))
+def _plain(robot: eqsim.System, *, spread: bool) -> Runner:
+    """Run the compiled step from Python for each control step.
+
+    **Arguments:**
+
+    - `spread`: true to shard the states over all devices, false for one device.
+    """
+
+    def prepare(start):
+        env, state = Driven(robot, eqsim.Generalized(), SUBSTEPS), _states(start)
+        actions = [jnp.asarray(a, state.q.dtype) for a in start.ctrl.swapaxes(0, 1)]
+        if spread:
+            split = NamedSharding(_mesh(), PartitionSpec("batch"))
+            state, actions = jax.device_put((state, actions), split)
+        step = eqx.filter_jit(eqx.filter_vmap(env.step))
+
+        def run(length):
+            now = state
+            for action in actions[:length]:
+                now, _ = step(now, action)
+            return now.q
+
+        return run
+
+    label = "eqsim, plain jit" + (", all cores" if spread else "")
+    return Runner(label, prepare, alone=not spread)
+
+
+def _spread(peer: Simulator) -> Runner:
+    """Run a peer in one program, sharded over the devices like eqsim."""
+
+    def simulate(robot, q, qd, act, ctrl, length):
+        state = jax.vmap(peer.init, (None, 0, 0, 0))(robot, q, qd, act)
+
+        def control_step(i, state):
+            now = lax.dynamic_index_in_dim(ctrl, i, axis=1, keepdims=False)
+            return peer.hold(robot, state, now, SUBSTEPS)
+
+        return peer.coordinates(lax.fori_loop(0, length, control_step, state))
+
+    split, whole = PartitionSpec("batch"), PartitionSpec()
+    spread = jax.shard_map(
+        simulate,
+        mesh=_mesh(),
+        in_specs=(whole, split, split, split, split, whole),
+        out_specs=split,
+        check_vma=False,
+    )
+    alone, shared = jax.jit(simulate), jax.jit(spread)
+    everywhere = jax.device_put(peer.robot, NamedSharding(_mesh(), whole))
+
+    def prepare(start):
+        arrays = start.arrays()
+        if len(start.q) % len(jax.devices()):
+            return lambda length: alone(peer.robot, *arrays, jnp.asarray(length))
+        return lambda length: shared(everywhere, *arrays, jnp.asarray(length))
+
+    return Runner(peer.label, prepare)
+
+
+def _mesh():
+    return jax.make_mesh((len(jax.devices()),), ("batch",), (AxisType.Auto,))
+
+
+def _states(start: Start) -> eqsim.State:
+    return jax.vmap(eqsim.State)(*start.arrays()[:3])
 
 
 def report(where: dict, cells: list[dict]) -> str:
     """Return a table with one line per robot, initial state and batch."""
     lines: dict[tuple, dict] = {}
+    same = ("model", "start", "batch", "iterations", "tolerance", "contacts", "rows")
+    ours = {}
     for cell in cells:
         key = cell["model"], cell["start"], cell["batch"]
         line = lines.setdefault(
-            key,
-            {
-                "model": cell["model"],
-                "start": cell["start"],
-                "B": cell["batch"],
-                "iterations": cell["iterations"],
-                "tolerance": cell["tolerance"],
-                "contacts": cell["contacts"],
-                "rows": cell["rows"],
-            },
+            key, {name.replace("batch", "B"): cell[name] for name in same}
         )
         speed = cell["steps_per_second"]
         line[cell["runner"]] = f"{speed / 1e3:.3g}"
         if cell["runner"] == "eqsim":
-            line["reference"] = speed
-        elif "reference" in line:
-            line[cell["runner"]] += f" ({line['reference'] / speed:.3g}x)"
-    for line in lines.values():
-        line.pop("reference", None)
-    precision = f"{where['precision']} precision (MuJoCo C: double)"
-    title = f"## Throughput, {precision}"
+            ours[key] = speed
+        elif key in ours:
+            line[cell["runner"]] += f" ({ours[key] / speed:.3g}x)"
+    title = f"## Throughput, {where['precision']} precision (MuJoCo C: double)"
     parts = title, EXPLANATION, table(list(lines.values())), caption(where)
     return "\n\n".join(parts) + "\n"
 
@@ -177,18 +279,15 @@ def _line(cell, first):
 def _options():
     made = parser(__doc__, repeats=5, limit=20.0)
     add = made.add_argument
+    peers, variants = ["mujoco", "mjx", "brax"], ["plain", "sharded"]
     add("--models", nargs="*", default=list(TIMED))
     add("--batches", nargs="*", type=int, default=[1, 64, 1024, 4096])
     add("--states", nargs="*", choices=STARTS, default=list(STARTS))
-    add("--peers", nargs="*", choices=("mujoco", "mjx", "brax"))
-    add("--variants", nargs="*", choices=("plain", "sharded"))
+    add("--peers", nargs="*", choices=peers, default=peers)
+    add("--variants", nargs="*", choices=variants, default=variants)
     add("--steps", type=int, default=100, help="physics steps of a simulation")
     add("--quick", action="store_true", help="small batches, few steps and repeats")
     options = made.parse_args()
-    if options.peers is None:
-        options.peers = ["mujoco", "mjx", "brax"]
-    if options.variants is None:
-        options.variants = ["plain", "sharded"]
     if options.quick:
         options.batches, options.steps = [1, 16], 20
         options.repeats, options.limit = 2, 2.0

@@ -5,8 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 import mujoco
 import pytest
-from _derivative_models import shapes
-from _derivative_situations import meeting
+from parity.derivative_models import meeting, shapes
 
 from eqsim import load_mjcf
 from eqsim.model import Collider, GeomKind

@@ -7,8 +7,8 @@ import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
 import pytest
-from _agreement import quick_compile
 from helpers import check_gradients, tree_allclose
+from parity.reference import quick_compile
 
 import eqsim
 from eqsim import envs

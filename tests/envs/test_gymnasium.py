@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from _agreement import quick_compile
-from _gymnasium import draw_action, IDS, refreshed, shipped, term_of
+from parity.gymnasium_envs import draw_action, IDS, refreshed, shipped, term_of
+from parity.reference import quick_compile
 
 import eqsim
 

@@ -1,7 +1,7 @@
 """Random robots in which every feature of MuJoCo occurs, beside MuJoCo C.
 
 The law: accelerations, one step and all sensors agree to 1e-6, or a known limit of
-MuJoCo explains the difference. `benchmarks/parity.py --random` checks it on more robots.
+MuJoCo explains the difference. `python tests/parity sweep --random` checks it on more robots.
 """
 
 import os
@@ -11,16 +11,24 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
-from _agreement import Errors, ours, Outcome, quick_compile, theirs
-from _cases import GROUPS, random_case
-from _causes import _at_our_geometry, deviations, UNEXPLAINED
-from _feature_parity import check_one, check_structure, feature_report
-from _features import features
-from _reference import converge, errors, forward, TOLERANCE
-from _separation import largest_separation, separation
-from _states import States
 from helpers import examples
 from hypothesis import given, Phase, settings, strategies as st
+from parity.causes import at_our_geometry, deviations, UNEXPLAINED
+from parity.compare import check_structure
+from parity.reference import (
+    converge,
+    Errors,
+    errors,
+    forward,
+    ours,
+    Outcome,
+    quick_compile,
+    theirs,
+    TOLERANCE,
+)
+from parity.robots import features, GROUPS, random_case
+from parity.separation import largest_separation, separation
+from parity.states import States
 
 import eqsim
 
@@ -63,14 +71,6 @@ def test_every_feature_occurs():
         *("integrator", "joint", "limit", "medium", "sensor", "spring", "tendon"),
         "transmission",
     }
-
-
-def test_report():
-    """A deviation is listed with its cause, and features are counted."""
-    record = check_one(0, 2, "double", 2, DOUBLE)
-    text = "\n".join(feature_report([record], DOUBLE))
-    assert "1 random systems by feature" in text and "No state deviates." in text
-    assert all(f"| {name} " in text for name in record.features)
 
 
 def test_deviations_have_causes():
@@ -116,7 +116,7 @@ def test_inexact_contacts_of_mujoco_are_a_cause():
         assert contact.dist == pytest.approx(float(found.contacts.dist[0]), abs=1e-10)
         if _gain(model, data, contact.frame[:3]) > 1e-16:
             inexact += 1
-            given = _at_our_geometry(sys, model, data, states, i)
+            given = at_our_geometry(sys, model, data, states, i)
             assert given == "contact points of capsules and ellipsoids"
             assert errors(np.asarray(found.qdd)[None], data.qacc[None])[0] < 1e-12
     assert inexact

@@ -7,8 +7,8 @@ import jax.random as jr
 import mujoco
 import numpy as np
 import pytest
-from _reference import converge
 from helpers import check_gradients
+from parity.reference import converge
 
 import eqsim
 from eqsim import Generalized, load_mjcf, Positional, Spring, State

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from _derivative_families import FAMILIES, tabulate
-from _derivatives import Found
+from parity.derivative_families import FAMILIES, tabulate
+from parity.derivatives import Found
 
 from eqsim import PIPELINES
 

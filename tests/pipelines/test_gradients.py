@@ -8,7 +8,7 @@ import jax.tree_util as jtu
 import mujoco
 import numpy as np
 import pytest
-from _derivatives import (
+from parity.derivatives import (
     Derivatives,
     ENGINES,
     forces,

@@ -2,12 +2,12 @@
 
 import dataclasses
 
+import assets
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from _models import GYMNASIUM, system
 
 import eqsim
 from eqsim import Generalized, load_mjcf, Positional, Spring, State
@@ -190,11 +190,11 @@ def test_rolling(pipeline):
 
 @slow
 @pytest.mark.parametrize("pipeline", MAXIMAL, ids=named)
-@pytest.mark.parametrize("name", GYMNASIUM)
+@pytest.mark.parametrize("name", assets.FILES)
 def test_every_file_is_stable(name, pipeline):
     """Under random controls, in single precision, with the numbers as they are."""
     with jax.enable_x64(False):
-        sys = system(name)
+        sys = eqsim.load_mjcf(assets.path(name))
         start = pipeline.init(sys)
         keys = jax.random.split(jax.random.key(0), 1000)
 
