@@ -26,6 +26,7 @@ import mujoco
 import mujoco.rollout
 import numpy as np
 from _bench import say
+from _identify_polish import polish
 
 import eqsim
 from eqsim import identify
@@ -334,7 +335,7 @@ def cube_tosses(
     say(result)
     parameters = result.dictionary()["parameters"]
     extra = {"before_polish": parameters, "fitted_tosses": len(fitted)}
-    best = identify.polish(
+    best = polish(
         result,
         fitted[: 3 * count],
         WHOLE,

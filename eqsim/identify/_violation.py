@@ -160,8 +160,8 @@ def _jacobian(
     ]
     lin, ang = (ends[1][k] - ends[0][k] for k in (0, 1))
     by_row = lambda axis: Vec3(*(x[:, None] for x in axis))
-    along = [by_row(axis) | lin for axis in rows.linear]
-    return DenseJacobian((*along, *(by_row(axis) | ang for axis in rows.angular)))
+    along = [by_row(axis).dot(lin) for axis in rows.linear]
+    return DenseJacobian((*along, *(by_row(axis).dot(ang) for axis in rows.angular)))
 
 
 class Explanation(NamedTuple):
