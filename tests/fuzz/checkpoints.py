@@ -15,7 +15,7 @@ from zoo.earlier_checkpoints import NO_DIGEST, signed, write_earlier
 import eqsim
 from eqsim_zoo import PPO
 from eqsim_zoo.runs import load_checkpoint, load_run, read_about, save_checkpoint
-from eqsim_zoo.runs._run import BEST, CONFIG, LAST
+from eqsim_zoo.runs.run import BEST, CONFIG, LAST
 
 from .mutations import changed, claimed, damaged, foreign, npy, Trap
 
@@ -150,12 +150,9 @@ class Kind:
 
 def _written_run(folder) -> dict[str, bytes]:
     """The files of a run that has not begun to learn."""
-    from eqsim_zoo.runs._config import agents_of, write_config
-    from eqsim_zoo.runs._folder import open_run, run_env
-    from eqsim_zoo.runs._members import members_of
-    from eqsim_zoo.runs._plan import Plan
-    from eqsim_zoo.runs._recipe import Recipe
-    from eqsim_zoo.runs._run import Run
+    from eqsim_zoo.runs.folders import agents_of, open_run, run_env, write_config
+    from eqsim_zoo.runs.members import members_of
+    from eqsim_zoo.runs.run import Plan, Recipe, Run
 
     settings = {"num_envs": 4, "hidden": [8]}
     recipe = Recipe("ppo", "point_mass", _accepted(settings))

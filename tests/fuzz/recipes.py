@@ -6,10 +6,15 @@ from random import Random
 
 import eqsim
 from eqsim_zoo.runs import Plan
-from eqsim_zoo.runs._plan import Counters, counters_from_json
-from eqsim_zoo.runs._recipe import Recipe, recipe_from_json
-from eqsim_zoo.runs._settings import build, describe, parse
-from eqsim_zoo.runs._skill_priors import prior_of, with_skills
+from eqsim_zoo.runs.fields import build, describe, parse
+from eqsim_zoo.runs.run import (
+    Counters,
+    counters_from_json,
+    prior_of,
+    Recipe,
+    recipe_from_json,
+    with_skills,
+)
 
 from .mutations import changed, damaged, value, word
 

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 from safetensors import SafetensorError
 
-from eqsim_zoo.runs import _tensors
+from eqsim_zoo.runs import checkpoints as _tensors
 
 
 save_file = _tensors.save_file

@@ -15,7 +15,7 @@ from eqsim import AbstractAgent
 from eqsim.testing import probes
 from eqsim.wrappers import OneHotSkills, Skills
 from eqsim_zoo import blocks, offline, vision
-from eqsim_zoo.runs._recorded import OfflineState
+from eqsim_zoo.runs.offline import OfflineState
 
 
 ENV = blocks.training_env(probes.point_mass(), 5, 0, jr.key(0))

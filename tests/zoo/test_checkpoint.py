@@ -21,9 +21,9 @@ from eqsim_zoo import SAC
 from eqsim_zoo.blocks import DeterministicPolicy, MLP
 from eqsim_zoo.blocks._heads import GaussianPolicy
 from eqsim_zoo.runs import CheckpointError, load_checkpoint, read_about, save_checkpoint
-from eqsim_zoo.runs._config import agents_of, check_agents
-from eqsim_zoo.runs._members import members_of
-from eqsim_zoo.runs._tensors import write_tensors
+from eqsim_zoo.runs.checkpoints import write_tensors
+from eqsim_zoo.runs.folders import agents_of, check_agents
+from eqsim_zoo.runs.members import members_of
 from eqsim_zoo.vision import EncodedNetwork, Encoders
 
 

@@ -29,9 +29,8 @@ from eqsim.testing import probes
 from eqsim_zoo import load_run
 from eqsim_zoo._cli import view_run
 from eqsim_zoo.runs import Preset, read_about, read_metrics
-from eqsim_zoo.runs._help import field_descriptions
 from eqsim_zoo.runs._presets import _TABLE
-from eqsim_zoo.runs._settings import options
+from eqsim_zoo.runs.fields import field_descriptions, options
 
 
 ZOO = pathlib.Path(__file__).parents[2] / "zoo" / "pyproject.toml"

@@ -18,7 +18,7 @@ from eqsim.testing import probes
 from eqsim_zoo import SAC
 from eqsim_zoo.blocks import training_env
 from eqsim_zoo.runs import CheckpointError, load_checkpoint, read_about
-from eqsim_zoo.runs._members import members_of
+from eqsim_zoo.runs.members import members_of
 from eqsim_zoo.vision import EncodedNetwork, Encoders, SmallCNN
 
 

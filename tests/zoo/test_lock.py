@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from eqsim_zoo.runs._lock import locked
+from eqsim_zoo.runs.folders import locked
 
 
 fcntl = pytest.importorskip("fcntl", reason="other systems lock by another call")

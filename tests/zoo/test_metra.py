@@ -14,7 +14,7 @@ from eqsim import AutoReset, testing, TimeLimit
 from eqsim.wrappers import OneHotSkills
 from eqsim_zoo.agents import Representation
 from eqsim_zoo.agents._metra import latent_progress, metra_loss
-from eqsim_zoo.training._evaluate import evaluate_policy
+from eqsim_zoo.training.evaluation import evaluate_policy
 
 
 ROWS, SKILLS = 7, 3

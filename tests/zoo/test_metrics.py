@@ -11,8 +11,8 @@ import pytest
 
 from eqsim_zoo import Plan, Run as AnyRun, SAC
 from eqsim_zoo.runs import Counters, read_metrics, write_curves
-from eqsim_zoo.runs._members import members_of
-from eqsim_zoo.runs._metrics import BEGIN, END, MetricsFile
+from eqsim_zoo.runs.members import members_of
+from eqsim_zoo.runs.metrics import BEGIN, END, MetricsFile
 from eqsim_zoo.training import Control, TensorBoard, Turn, WeightsAndBiases
 
 

@@ -19,7 +19,7 @@ from eqsim._cli import main
 from eqsim._registry import COMMANDS, RUNS
 from eqsim_zoo._cli import view_run
 from eqsim_zoo.runs import EnvironmentWarning
-from eqsim_zoo.training._result import ended
+from eqsim_zoo.training._train import ended
 
 
 ZOO = pathlib.Path(__file__).parents[2] / "zoo" / "pyproject.toml"

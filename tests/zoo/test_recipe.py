@@ -32,7 +32,7 @@ from eqsim_zoo.runs import (
     with_skills,
 )
 from eqsim_zoo.runs._presets import _TABLE
-from eqsim_zoo.runs._recipe import recipe_from_json
+from eqsim_zoo.runs.run import recipe_from_json
 
 
 class Mood(enum.Enum):

@@ -10,8 +10,8 @@ from zoo.search import Search
 import eqsim
 from eqsim.render import NoOpenGL
 from eqsim_zoo import Plan, RunFolder, train
-from eqsim_zoo.runs._members import members_of
-from eqsim_zoo.training import _video, AbstractCallback, RunWarning, Video
+from eqsim_zoo.runs.members import members_of
+from eqsim_zoo.training import AbstractCallback, RunWarning, Video, video as _video
 
 
 PLAN = Plan(160, pool_size=4, episode_length=10, turns=8, evaluations=4, episodes=2)

@@ -22,14 +22,11 @@ from ..data import (
     record,
     save_data,
 )
-from ..runs._config import read_config
-from ..runs._folder import load_run
-from ..runs._recipe import Recipe
-from ..runs._run import BEST, Run
-from ..training._evaluate import evaluate_policy
-from ._errors import sentences
-from ._named_env import named_run
-from ._tables import console, plain_table
+from ..runs.folders import load_run, read_config
+from ..runs.run import BEST, Recipe, Run
+from ..training.evaluation import evaluate_policy
+from ._printing import console, plain_table, sentences
+from ._reading import named_run
 
 
 RANDOM = "random"

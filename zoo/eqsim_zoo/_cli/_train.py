@@ -1,10 +1,14 @@
-"""`eqsim train` and `eqsim resume`"""
+"""Options of `eqsim train`."""
 
 import contextlib
+import dataclasses
+import enum
+import functools as ft
+import keyword
 import pathlib
 import signal
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import tyro
@@ -16,19 +20,228 @@ from eqsim.envs import is_import_path
 
 from ..agents._skill_agent import AbstractSkillAgent
 from ..runs import Plan, RunFolder
-from ..runs._config import read_config
 from ..runs._presets import find_preset, Preset
-from ..runs._recipe import needs_data, Recipe
-from ..runs._recorded import as_learner
-from ..runs._settings import describe, full_name, parse, unknown
+from ..runs.fields import (
+    describe,
+    field_descriptions,
+    full_name,
+    options,
+    parse,
+    unknown,
+)
+from ..runs.folders import read_config
+from ..runs.offline import as_learner, Offline, offline_maker
+from ..runs.run import needs_data, Recipe
 from ..training import AbstractCallback, TensorBoard, Video, WeightsAndBiases
-from ..training._evaluate import Evaluation
-from ..training._result import Interrupted, Result, Terminated
-from ..training._train import resume, train
-from ._errors import sentences
-from ._named_env import named_run
-from ._request import Logger, Names, Request
-from ._tables import console, evaluation_table
+from ..training._train import Interrupted, Result, resume, Terminated, train
+from ..training.evaluation import Evaluation
+from ._printing import console, evaluation_table, sentences
+from ._reading import named_run
+
+
+Logger = Literal["tensorboard", "wandb"]
+_Several = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """Options that do not depend on the agent."""
+
+    agent: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="AGENT")]
+    """Name of the agent, for instance `ppo`."""
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+    """Name of the environment, for instance `ant`, or `module:Class`."""
+    preset: str | None = None
+    """Name of an alternative preset, for instance `qdax`."""
+    steps: float | None = None
+    """Number of control steps, summed over all environments, for instance 2e7; by default
+    that of the preset."""
+    seed: int = 0
+    """Random seed."""
+    out: str | None = None
+    """Folder of the run; by default runs/AGENT-ENV."""
+    settings: Annotated[_Several, tyro.conf.arg(name="set", metavar="FIELD=VALUE")] = ()
+    """Field of the agent, the same as `--FIELD VALUE`; may be repeated."""
+    sweep: Annotated[_Several, tyro.conf.arg(metavar="FIELD=A,B,C")] = ()
+    """Values of a numeric field, trained together in one program; if repeated, all
+    combinations are trained."""
+    num_seeds: int = 1
+    """Number of seeds, from `--seed` on, trained together in one program."""
+    pipeline: str | None = None
+    """Name of the pipeline; by default that of the environment."""
+    episode_length: int | None = None
+    """Time limit of an episode in control steps; by default 1000."""
+    randomize: str | None = None
+    """Randomization preset, applied in each episode."""
+    skills: str | None = None
+    """Skills of an agent that learns skills: one_hot:5, uniform:2 or normal:2; by default
+    one_hot:5. With options of `Skills`:
+    one_hot:5,resample_probability=0.02,least_steps=10."""
+    data: str | None = None
+    """Dataset for an agent such as `iql`, see `eqsim record`. A step is then an update."""
+    pool_size: int = 1024
+    """Number of initial states computed in advance; 0 computes one for each episode."""
+    evaluations: int = 10
+    """Number of evaluations."""
+    episodes: int = 32
+    """Episodes of each evaluation."""
+    turns: int = 100
+    """Approximate number of rows of metrics."""
+    logger: Logger | None = None
+    """Additional logger; needs the extra of the same name."""
+    video: int = 0
+    """Write an animation of an episode at every n-th evaluation, to the folder `videos`;
+    0 for none."""
+    overwrite: bool = False
+    """Delete an existing run in the folder."""
+
+
+RUN_OPTIONS = tuple(field.name for field in dataclasses.fields(Request))
+
+
+class Names(NamedTuple):
+    """Arguments that determine which fields there are, and their defaults; None if they
+    are not given."""
+
+    agent: str | None
+    env: str | None
+    preset: str | None
+    data: str | None
+
+
+def read_names(argv: Sequence[str]) -> Names:
+    """Find agent, environment, preset and dataset among the arguments of `eqsim train`,
+    whose other options are not known yet.
+
+    The agent is the first word that names one and is not the value of an option; the next
+    word is the environment.
+    """
+    words = [part for word in argv for part in _split(word)]
+    values = dict(zip(words, words[1:]))
+    known = {*eqsim.AGENTS.names(), *eqsim.AGENTS.plugins(), *eqsim.AGENTS.hidden()}
+    places = [k for k, word in enumerate(words) if word in known]
+    free = [k for k in places if not k or not _takes_value(words[k - 1])]
+    if not free:
+        return Names(None, None, None, None)
+    (first, *_) = free
+    following = words[first + 1 : first + 2]
+    env = following[0] if following and not following[0].startswith("-") else None
+    return Names(words[first], env, values.get("--preset"), values.get("--data"))
+
+
+def _split(word: str) -> list[str]:
+    """Split `--option=value` into two words."""
+    return word.split("=", 1) if word.startswith("--") else [word]
+
+
+def _takes_value(word: str) -> bool:
+    """Return whether a word is an option of the run that has a value."""
+    name = word.removeprefix("--").replace("-", "_")
+    known = name in RUN_OPTIONS or name == "set"
+    return word.startswith("--") and known and name != "overwrite"
+
+
+_METAVARS = {"i": "INT", "u": "INT", "f": "FLOAT"}
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentOptions:
+    """Options for the fields of an agent.
+
+    **Arguments:**
+
+    - `agent`: agent with the default values.
+    - `holder`: dataclass for tyro, with one field per option.
+    - `names`: fields of the agent by the field of `holder`.
+    """
+
+    agent: AbstractAgent
+    holder: type
+    names: dict[str, str]
+
+    def settings(self, parsed: Any) -> dict[str, Any]:
+        """Return the fields of the agent that differ from their defaults, by name."""
+        defaults = {f.name: f.default for f in dataclasses.fields(self.holder)}
+        values = {name: vars(parsed)[name] for name in self.names}
+        changed = {k: v for k, v in values.items() if v != defaults[k]}
+        return {
+            self.names[k]: parse(self.agent, self.names[k], v)
+            if isinstance(v, str)
+            else v
+            for k, v in changed.items()
+        }
+
+
+def agent_options(
+    agent: AbstractAgent, make: Callable[..., Any], taken: Iterable[str]
+) -> AgentOptions:
+    """Return options for the fields of an agent, with its values as defaults.
+
+    **Arguments:**
+
+    - `make`: class of the agent, or a function that makes it.
+    - `taken`: options of the command: a field of that name becomes `agent.NAME`.
+    """
+    fields, names, taken = [], {}, {*taken}
+    values = describe(agent)
+    for name, (holder, value) in options(agent, make).items():
+        own = name.rpartition(".")[2]
+        text = field_descriptions(type(holder)).get(own, "")
+        text = text[:1].upper() + text[1:]
+        option = f"agent.{name}" if name in taken else name
+        # Without the name of what holds it, where that is clear.
+        short = own != name and own not in taken and full_name(agent, own) == name
+        aliases = (f"--{own.replace('_', '-')}",) if short else ()
+        key = option.replace(".", "__")
+        kind, default = _option_type(agent, name, value, values[name])
+        about = tyro.conf.arg(name=option, help=text, aliases=aliases)
+        annotated = Annotated[kind, about]
+        fields.append((key, annotated, dataclasses.field(default=default)))
+        names[key] = name
+    holder = dataclasses.make_dataclass("Fields", fields, frozen=True)
+    learns = agent.agent if isinstance(agent, Offline) else agent
+    holder.__doc__ = f"Fields of {type(learns).__name__}."
+    return AgentOptions(agent, holder, names)
+
+
+def section_name(agent: str) -> str:
+    """Return the name of an agent as a Python identifier, used as heading of its
+    options."""
+    word = "".join(c if c.isalnum() else "_" for c in agent)
+    return f"{word}_" if keyword.iskeyword(word) or word[:1].isdigit() else word
+
+
+def _option_type(
+    agent: AbstractAgent, name: str, value: Any, encoded: Any
+) -> tuple[Any, Any]:
+    """Return the type of an option, and its default."""
+    if isinstance(value, enum.Enum):
+        names = tuple(type(value).__members__)
+        return Literal[names], encoded
+    if np.asarray(value).dtype.kind == "b":
+        return Literal["true", "false"], str(encoded).lower()
+    several = isinstance(encoded, list)
+    first = encoded[0] if several else value
+    kind = _METAVARS.get(np.asarray(first).dtype.kind, "STR")
+    if not several and kind == "FLOAT":
+        encoded = float(encoded)
+    spec = tyro.constructors.PrimitiveConstructorSpec(
+        nargs="*" if several else 1,
+        metavar=f"{kind},..." if several else kind,
+        instance_from_str=ft.partial(_read, agent, name),
+        is_instance=lambda x: True,
+        str_from_instance=lambda x: [_shown(x)],
+    )
+    default = tuple(encoded) if several else encoded
+    return Annotated[Any, spec], default
+
+
+def _read(agent: AbstractAgent, name: str, words: list[str]) -> Any:
+    return parse(agent, name, ",".join(words))
+
+
+def _shown(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def run_training(request: Request, fields: dict[str, Any]) -> None:
@@ -264,3 +477,48 @@ def _end(screen: Console, result: Result) -> None:
         f"{result.counters.steps:,} steps in {result.counters.seconds:.0f} s; wrote "
         f"{result.folder}: metrics, checkpoints and curves.png"
     )
+
+
+SUMMARY = "Train an agent; writes metrics, checkpoints and learning curves."
+
+
+def _build(argv: Sequence[str]) -> Callable[..., None]:
+    names = read_names(argv)
+    if names.agent is None:
+        return _without_fields
+    with sentences():
+        options = _options(names)
+    section = section_name(names.agent)
+    default = dataclasses.field(default_factory=options.holder)
+    holder = Annotated[options.holder, tyro.conf.OmitArgPrefixes]
+    request: Any = dataclasses.make_dataclass(
+        "AgentRequest", [(section, holder, default)], bases=(Request,), frozen=True
+    )
+
+    def train(request: Request) -> None:
+        run_training(request, options.settings(vars(request)[section]))
+
+    train.__doc__ = SUMMARY
+    train.__annotations__["request"] = Annotated[request, tyro.conf.arg(name="")]
+    return train
+
+
+def _without_fields(request: Annotated[Request, tyro.conf.arg(name="")]) -> None:
+    """Train an agent; writes metrics, checkpoints and learning curves.
+
+    `eqsim train AGENT --help` lists the fields of an agent, and `eqsim train AGENT ENV
+    --help` their values in the preset.
+    """
+    run_training(request, {})
+
+
+def _options(names: Names) -> AgentOptions:
+    assert names.agent is not None
+    _, agent, learner = preset_agent(names)
+    make = eqsim.AGENTS.get(names.agent)
+    offline = learner is not agent
+    maker = offline_maker(make) if offline else make
+    return agent_options(learner, maker, RUN_OPTIONS)
+
+
+train_agent = eqsim.DynamicCommand(SUMMARY, _build)

@@ -17,7 +17,7 @@ import numpy as np
 
 import eqsim
 
-from ._leaves import CheckpointError, damaged, Leaf, leaves_of, unknown, UNREADABLE
+from .checkpoints import CheckpointError, damaged, Leaf, leaves_of, unknown, UNREADABLE
 
 
 FORMAT = "eqsim-checkpoint-1"

@@ -12,7 +12,7 @@ from ..agents._dads import DADS
 from ..agents._ppo import PPO
 from ..agents._sac import SAC
 from ..agents._shac import SHAC
-from ._settings import unknown
+from .fields import unknown
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,35 +1,32 @@
 """Training: the loop, evaluation and progress."""
 
-from ._aggregate import (
-    bootstrap_interval as bootstrap_interval,
-    interquartile_mean as interquartile_mean,
+from ._progress import (
+    RunWarning as RunWarning,
 )
-from ._callbacks import (
+from ._train import (
+    Interrupted as Interrupted,
+    Result as Result,
+    resume as resume,
+    Terminated as Terminated,
+    train as train,
+    UnsavedError as UnsavedError,
+)
+from .callbacks import (
     AbstractCallback as AbstractCallback,
+    Checkpoint as Checkpoint,
     Control as Control,
     CSV as CSV,
     Curves as Curves,
     EarlyStop as EarlyStop,
     JSONLines as JSONLines,
+    TensorBoard as TensorBoard,
     Turn as Turn,
+    WeightsAndBiases as WeightsAndBiases,
 )
-from ._evaluate import (
+from .evaluation import (
+    bootstrap_interval as bootstrap_interval,
     evaluate as evaluate,
     Evaluation as Evaluation,
+    interquartile_mean as interquartile_mean,
 )
-from ._loggers import TensorBoard as TensorBoard, WeightsAndBiases as WeightsAndBiases
-from ._progress import (
-    RunWarning as RunWarning,
-)
-from ._result import (
-    Interrupted as Interrupted,
-    Result as Result,
-    Terminated as Terminated,
-    UnsavedError as UnsavedError,
-)
-from ._saving import Checkpoint as Checkpoint
-from ._train import (
-    resume as resume,
-    train as train,
-)
-from ._video import Video as Video
+from .video import Video as Video

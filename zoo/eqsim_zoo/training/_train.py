@@ -1,9 +1,10 @@
-"""Training, and going on with it."""
+"""The result of a run, and the exceptions of runs that a signal or a full disk ended."""
 
 import contextlib
 import dataclasses
 import os
 import pathlib
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,23 +17,89 @@ from eqsim import AbstractAgent, AbstractEnv
 from eqsim.bridges import check_type
 
 from ..data import Dataset
-from ..runs._config import read_config, write_config
-from ..runs._folder import begin_folder, open_run, run_env, with_state
-from ..runs._lock import locked
-from ..runs._members import members_of, own_copy
-from ..runs._plan import Counters, counters_from_json, Plan
-from ..runs._recorded import learners
-from ..runs._run import LAST, Run, RunFolder
-from ._callbacks import AbstractCallback
-from ._evaluator import Evaluator
-from ._failures import exempt
-from ._interrupt import listening
-from ._loop import Loop
-from ._processes import agreed, gathered, is_first
-from ._progress import Bar, Silent
-from ._result import ended, Result, UnsavedError
-from ._saving import Checkpoint, with_defaults
+from ..runs.folders import (
+    begin_folder,
+    locked,
+    open_run,
+    read_config,
+    run_env,
+    with_state,
+    write_config,
+)
+from ..runs.members import Members, members_of, own_copy
+from ..runs.offline import learners
+from ..runs.run import Counters, counters_from_json, LAST, Plan, Run, RunFolder
+from ._loop import exempt, Loop
+from ._progress import agreed, Bar, gathered, is_first, listening, Silent
 from ._turn import nonfinite_of_members
+from .callbacks import AbstractCallback, Checkpoint, with_defaults
+from .evaluation import Evaluation, Evaluator
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """Result of a run.
+
+    **Arguments:**
+
+    - `members`: the agents.
+    - `state`: state of all members, with an axis of members if there are several;
+        `members.pick(state, 3)` returns that of one.
+    - `counters`: turns, steps and seconds.
+    - `evaluations`: steps and evaluation, for each one of this call, with an axis of
+        members.
+    - `folder`: folder of the run; None if it was not written.
+    """
+
+    members: Members
+    state: Any
+    counters: Counters
+    evaluations: tuple[tuple[int, Evaluation], ...]
+    folder: pathlib.Path | None
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C (SIGINT) ended a run after a turn.
+
+    `result` is its `Result`. With a folder, the last checkpoint is on the disk, and
+    `resume` continues the run.
+    """
+
+    def __init__(self, text: str, result: Result):
+        KeyboardInterrupt.__init__(self, text)
+        self.result = result
+
+
+class Terminated(SystemExit):
+    """SIGTERM ended a run after a turn, and ends the process with status 143.
+
+    `result` is as of `Interrupted`.
+    """
+
+    def __init__(self, result: Result):
+        SystemExit.__init__(self, 128 + signal.SIGTERM)
+        self.result = result
+
+
+def ended(number: int, result: Result) -> Interrupted | Terminated:
+    """Return the exception of a run that a signal ended."""
+    if number == signal.SIGTERM:
+        return Terminated(result)
+    again = f" Resume with `eqsim resume {result.folder}`." if result.folder else ""
+    done = result.counters
+    return Interrupted(
+        f"Stopped after turn {done.turn}, {done.steps:,} steps.{again}", result
+    )
+
+
+class UnsavedError(OSError):
+    """The last checkpoint of a run, or a given initial state, could not be written.
+
+    `result` is the `Result` of the run, which exists in memory only; None if the run did
+    not begin. After making room on the disk, `resume` computes the missing turns again.
+    """
+
+    result: Result | None = None
 
 
 def train(

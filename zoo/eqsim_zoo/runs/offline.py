@@ -18,11 +18,7 @@ from eqsim.envs import ResetOptions
 from eqsim.wrappers import AbstractPassThrough, layers, Lifetime
 
 from ..agents._goal_agent import AbstractGoalAgent
-from ..agents._offline import (
-    AbstractLevelAgent,
-    AbstractOfflineAgent,
-    check_memoryless,
-)
+from ..agents._offline import AbstractLevelAgent, AbstractOfflineAgent, check_memoryless
 from ..blocks import (
     AbstractOffPolicy,
     check_divisible,
@@ -35,7 +31,7 @@ from ..blocks import (
 from ..blocks._levels import check_levels, Levels
 from ..data import check_fits, check_hindsight, Dataset, GoalData, to_device
 from ..vision import observation_statistics
-from ._members import agents_given
+from .members import agents_given
 
 
 class Recorded(AbstractPassThrough):

@@ -17,7 +17,7 @@ from eqsim.wrappers import layers, PooledResets
 
 from ..blocks._environments import member_key
 from ..data import Dataset
-from ._settings import describe
+from .fields import describe
 
 
 class MemberEnvs(eqx.Module):

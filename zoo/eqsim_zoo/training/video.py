@@ -20,10 +20,10 @@ from eqsim.wrappers import robot
 
 from ..blocks import device_mesh, replicate
 from ..blocks._environments import evaluation_env, evaluation_key
-from ..runs._members import Members
-from ..runs._run import Run, VIDEOS
-from ._callbacks import AbstractCallback, Turn
-from ._processes import gathered, is_first
+from ..runs.members import Members
+from ..runs.run import Run, VIDEOS
+from ._progress import gathered, is_first
+from .callbacks import AbstractCallback, Turn
 
 
 FRAMES, SPACING = 300, 0.05
