@@ -25,16 +25,6 @@ def environment(name: str, pipeline: str | None) -> AbstractEnv:
         raise UsageError(f"Cannot make {name!r}: {error}") from error
 
 
-def check_not_imported(what: str, name: str) -> None:
-    """Raise `UsageError` if a file names an environment by `module:object`: only names
-    given by the user import a module."""
-    if is_import_path(name):
-        raise UsageError(
-            f"{what} names the environment {name!r}. Modules named by files are not "
-            f"imported: if you trust this one, pass `--env {name}`."
-        )
-
-
 def physics(name: str | None) -> AbstractPipeline | None:
     """Return the pipeline with a name; None without a name."""
     if name is None:

@@ -15,7 +15,7 @@ from .._controller import AbstractController
 from .._errors import CommandError
 from .._registry import RUNS
 from .._rollout import rollout
-from ..envs import AbstractEnv
+from ..envs import AbstractEnv, check_not_imported
 from ..io import load, load_mjcf, open_arrays
 from ..model import System
 from ..randomize import AbstractRandomizer
@@ -23,7 +23,6 @@ from ..viewer import as_environment, export, show
 from ..wrappers import DomainRandomization
 from ._names import (
     at_least_one,
-    check_not_imported,
     environment,
     physics,
     preset,
@@ -141,7 +140,7 @@ def _arrays(path: pathlib.Path, pipeline: str | None, env: str | None) -> Subjec
             if {"q", "dt", "env"} <= names:
                 name = env or str(file["env"])
                 if env is None:
-                    check_not_imported(repr(str(path)), name)
+                    check_not_imported(name, repr(str(path)))
                 return _recording(file["q"], file["dt"], name, pipeline)
         robot = load(path) if "header" in names and env is None else None
         if isinstance(robot, System):

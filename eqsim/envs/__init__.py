@@ -11,7 +11,10 @@ from ._half_cheetah import HalfCheetah as HalfCheetah
 from ._hopper import Hopper as Hopper
 from ._humanoid import Humanoid as Humanoid
 from ._humanoid_standup import HumanoidStandup as HumanoidStandup
-from ._import import is_import_path as is_import_path
+from ._import import (
+    check_not_imported as check_not_imported,
+    is_import_path as is_import_path,
+)
 from ._inverted_double_pendulum import InvertedDoublePendulum as InvertedDoublePendulum
 from ._inverted_pendulum import InvertedPendulum as InvertedPendulum
 from ._make import make as make

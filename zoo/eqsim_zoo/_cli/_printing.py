@@ -12,10 +12,10 @@ from rich.table import Table
 from eqsim import CommandError
 
 from ..runs.checkpoints import CheckpointError
+from ..runs.folders import env_name
 from ..runs.members import Members
-from ..runs.run import Run
 from ..skills._paths import SkillPaths
-from ..training import bootstrap_interval, interquartile_mean
+from ..training import bootstrap_interval, interquartile_mean, Result
 from ..training._train import UnsavedError
 from ..training.evaluation import Evaluation
 
@@ -126,15 +126,20 @@ def group_line(group: Group) -> str:
     )
 
 
-def report(run: Run, found: Evaluation) -> dict[str, Any]:
+def class_name(run: Result) -> str:
+    """Return the class of the agent of a run, in `Offline` if it learns from a dataset."""
+    return type(run.members.agent(0)).__name__
+
+
+def report(run: Result, found: Evaluation) -> dict[str, Any]:
     """Return an evaluation as JSON can write it; numbers that are not finite are null."""
     members = run.members
     about = {
-        "agent": run.about["agents"][0]["class"],
-        "env": run.about["env"],
-        "steps": run.about["counters"]["steps"],
+        "agent": class_name(run),
+        "env": env_name(run.environment()),
+        "steps": run.counters.steps,
         "episodes": found.returns.shape[-1],
-        "episode_length": run.plan.episode_length,
+        "episode_length": run.run.episode_length,
     }
     rows = []
     for member, label in enumerate(members.labels()):

@@ -1,6 +1,5 @@
 """Environments of runs that are named on the command line."""
 
-import dataclasses
 import json
 import pathlib
 from collections.abc import Callable, Iterator
@@ -12,9 +11,7 @@ import numpy as np
 import tyro
 from rich.console import Console
 
-import eqsim
 from eqsim import (
-    AbstractAgent,
     AbstractController,
     AbstractEnv,
     agent_policy,
@@ -23,15 +20,15 @@ from eqsim import (
 
 from ..agents._skill_agent import AbstractSkillAgent
 from ..blocks._environments import evaluation_env
-from ..runs.fields import build
-from ..runs.folders import load_run, read_config
+from ..runs.folders import BEST, env_name
 from ..runs.metrics import Series, write_curves
-from ..runs.run import BEST, Recipe, recipe_from_json, Run
 from ..skills._paths import default_skills, follow_skills
 from ..skills._plots import write_skills
+from ..training import load_run, Result
 from ..training.evaluation import episode_keys, evaluate_members, Evaluation
 from ..training.video import Episode, run_episode, write_episode
 from ._printing import (
+    class_name,
     console,
     evaluation_table,
     group_line,
@@ -41,61 +38,6 @@ from ._printing import (
     sentences,
     skill_line,
 )
-
-
-def named_run(folder: str, env: str | None) -> dict[str, Any]:
-    """Return the arguments `agent` and `env` of `load_run` and `resume` that a run does not
-    store, for an environment that is named on the command line.
-
-    **Arguments:**
-
-    - `env`: name in `eqsim.ENVS`, or `module:object`; None for the stored environment.
-
-    **Raises:** `ValueError` if the run needs a name, or the agent cannot be rebuilt;
-    `FileNotFoundError` if there is no run.
-    """
-    config = read_config(pathlib.Path(folder))
-    recipe = config["recipe"] and recipe_from_json(config["recipe"])
-    if env is None and recipe is None:
-        raise ValueError(
-            f"The run in {folder!r} was started in Python, and its environment "
-            f"({config['env']}) is not stored. Name it with `--env`, for instance `--env "
-            "ant`, or `--env module:Class` with the class, or a function that returns the "
-            "environment."
-        )
-    if env is None:
-        return {}
-    if recipe is not None:
-        return {"env": dataclasses.replace(recipe, env=env).environment()}
-    return {"agent": _agents(folder, config), "env": Recipe("", env).environment()}
-
-
-def _agents(folder: str, config: dict[str, Any]) -> list[AbstractAgent]:
-    """Rebuild the agents that `config.json` describes, each with one or several seeds."""
-    found = []
-    for agent in config["agents"][:: config["plan"]["num_seeds"]]:
-        try:
-            found.append(build(_maker(agent["class"]), agent["fields"]))
-        except ValueError as error:
-            raise ValueError(
-                f"The agent of the run in {folder!r} cannot be rebuilt: {error} In Python, "
-                f"pass it: `eqsim_zoo.load_run({folder!r}, agent=..., env=...)`."
-            ) from error
-    return found
-
-
-def _maker(name: str) -> Any:
-    """Return the agent in `eqsim.AGENTS` whose class has a name."""
-    targets = {k: p.target for k, p in eqsim.AGENTS.plugins().items()}
-    targets |= {k: f":{_name(x)}" for k, x in eqsim.AGENTS.registered().items()}
-    for key, target in targets.items():
-        if target.rpartition(":")[2] == name:
-            return eqsim.AGENTS.get(key)
-    raise ValueError(f"no agent of the class {name!r} is registered.")
-
-
-def _name(maker: Any) -> str:
-    return maker.__name__ if isinstance(maker, type) else ""
 
 
 def evaluate_run(
@@ -136,10 +78,10 @@ def evaluate_run(
         )
     screen, key = console(quiet=as_json), jax.random.key(seed)
     with sentences(), ThreadPoolExecutor(1) as worker:
-        run = _load(folder, env, best, last)
+        run = read(folder, env, best, last)
         # Compiled beside the evaluation.
         first = worker.submit(_episode, run, 0, key) if picture else None
-        where, length = run.environment(), run.plan.episode_length
+        where, length = run.environment(), run.run.episode_length
         keys = episode_keys(run.members, lambda _: key, episodes)
         found = evaluate_members(run.members, run.state, where, keys, length)
     _show(screen, run, found)
@@ -157,34 +99,36 @@ def evaluate_run(
         print(json.dumps(report(run, found) | {"seed": seed, "skills": notes}))
 
 
-def _load(folder: str, env: str | None, best: bool, last: bool) -> Run:
-    given = named_run(folder, env)
-    run = load_run(folder, best=_best(folder, best, last), **given)
-    if not best and isinstance(run.members.agent(0), AbstractSkillAgent):
-        run = load_run(folder, **given)
-    return run
+def read(folder: str, env: str | None, best: bool, last: bool) -> Result:
+    """Load a run with its best checkpoint if there is one, or as asked. Of agents that
+    learn skills, the last one is the default: the quality of skills does not show in the
+    reward."""
+    there = (pathlib.Path(folder) / BEST).exists()
+    run = load_run(folder, best=best or (there and not last), env=env)
+    skills = isinstance(run.members.agent(0), AbstractSkillAgent)
+    return load_run(folder, env=env) if skills and there and not best else run
 
 
-def _show(screen: Console, run: Run, found: Evaluation) -> None:
+def _show(screen: Console, run: Result, found: Evaluation) -> None:
     """Print the returns."""
     screen.print(
-        f"{run.about['agents'][0]['class']} on {run.about['env']}, after "
-        f"{run.about['counters']['steps']:,} steps: {found.returns.shape[-1]} episodes of "
-        f"at most {run.plan.episode_length} steps"
+        f"{class_name(run)} on {env_name(run.environment())}, after "
+        f"{run.counters.steps:,} steps: {found.returns.shape[-1]} episodes of "
+        f"at most {run.run.episode_length} steps"
     )
     screen.print(evaluation_table(run.members, found))
     for group in groups(run.members, found):
         screen.print(group_line(group))
 
 
-def _skills(run: Run, key: Any, episodes: int) -> Iterator[str]:
+def _skills(run: Result, key: Any, episodes: int) -> Iterator[str]:
     """Describe and plot the skills of each agent that learns skills."""
     key_skills, key = jax.random.split(key)
     for member in range(run.members.count):
         agent = run.members.agent(member)
         if not isinstance(agent, AbstractSkillAgent):
             continue
-        state, length = run.members.pick(run.state, member), run.plan.episode_length
+        state, length = run.members.pick(run.state, member), run.run.episode_length
         skills = default_skills(state, key_skills)
         paths = follow_skills(
             agent,
@@ -197,7 +141,7 @@ def _skills(run: Run, key: Any, episodes: int) -> Iterator[str]:
         )
         yield skill_line(paths)
         name = f"skills_{member}.png" if run.members.many else "skills.png"
-        title = f"{type(agent).__name__} on {run.about['env']}"
+        title = f"{type(agent).__name__} on {env_name(run.environment())}"
         try:
             write_skills(paths, run.folder / name, title)
         except (OSError, ImportError) as error:
@@ -206,13 +150,9 @@ def _skills(run: Run, key: Any, episodes: int) -> Iterator[str]:
             yield f"wrote {run.folder / name}"
 
 
-def _best(folder: str, best: bool, last: bool) -> bool:
-    return best or (not last and (pathlib.Path(folder) / BEST).exists())
-
-
-def _episode(run: Run, member: int, key: Any) -> Episode:
+def _episode(run: Result, member: int, key: Any) -> Episode:
     """Run the beginning of an episode of one member."""
-    length = run.plan.episode_length
+    length = run.run.episode_length
     env = run.environment()
     return run_episode(run.members, run.state, env, key, member, length)
 
@@ -275,7 +215,6 @@ def view_run(
     **Raises:** `FileNotFoundError` if it is not the folder of a run; `ValueError` if a
     file is damaged or the run cannot be made again.
     """
-    given = named_run(folder, env)
-    run = load_run(folder, best=(pathlib.Path(folder) / BEST).exists(), **given)
-    whole = evaluation_env(run.environment(), run.plan.episode_length)
-    return whole, agent_policy(run.members.agent(0), run.members.pick(run.state, 0))
+    run = load_run(folder, best=(pathlib.Path(folder) / BEST).exists(), env=env)
+    whole = evaluation_env(run.environment(), run.run.episode_length)
+    return whole, agent_policy(*run.member(0))

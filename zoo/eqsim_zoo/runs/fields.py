@@ -1,12 +1,12 @@
-"""Values of fields as JSON and as text."""
+"""Hyper-parameters as JSON: `describe` writes the fields of an agent, `build` reads them.
 
-import ast
+Fields of nested modules have names such as `sac.discount`, their classes `sac.class`.
+"""
+
 import dataclasses
 import difflib
 import enum
 import inspect
-import re
-import typing
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -15,9 +15,6 @@ import jax
 import numpy as np
 
 from eqsim import AbstractAgent
-
-
-_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 def encode(value: Any) -> Any:
@@ -72,55 +69,6 @@ def is_opaque(value: Any) -> bool:
     return several or isinstance(value, dict)
 
 
-def parse_like(text: str, like: Any) -> Any:
-    """Return the value of a text, with the type of `like`.
-
-    **Raises:** `ValueError` or `KeyError` if the text has another form.
-    """
-    if isinstance(like, tuple) or np.ndim(like) == 1:
-        words = [word for word in text.strip("()[] ").split(",") if word.strip()]
-        first = like[0] if len(like) else None
-        return tuple(parse_like(word.strip(), first) for word in words)
-    if isinstance(like, enum.Enum):
-        return type(like)[text]
-    if isinstance(like, str):
-        return text
-    if like is None:
-        try:
-            return ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            return text
-    kind = np.asarray(like).dtype.kind
-    if kind == "b":
-        if text.lower() not in (*_TRUE, *_FALSE):
-            raise ValueError(text)
-        return text.lower() in _TRUE
-    if kind in "iu":
-        value = float(text)  # 1e6 is accepted as an integer.
-        if value != int(value):
-            raise ValueError(text)
-        return int(text) if text.lstrip("+-").isdecimal() else int(value)
-    if kind == "f":
-        return float(text)
-    raise ValueError(text)
-
-
-def expectation(like: Any) -> str:
-    """Return the form of texts that `parse_like` accepts, for an error message."""
-    if isinstance(like, tuple) or np.ndim(like) == 1:
-        return "values separated by commas"
-    if isinstance(like, enum.Enum):
-        return f"one of {', '.join(type(like).__members__)}"
-    kind = "s" if isinstance(like, str) else np.asarray(like).dtype.kind
-    kinds = {
-        "b": "true or false",
-        "i": "an integer",
-        "u": "an integer",
-        "f": "a number",
-    }
-    return kinds.get(kind, "no value, as the field cannot be set as text")
-
-
 # Suffix for the class of a nested module; a keyword cannot be a field name.
 _CLASS = "class"
 
@@ -132,7 +80,7 @@ def describe(agent: AbstractAgent) -> dict[str, Any]:
     Floats have the shortest representation that restores the same value.
     """
     classes = {f"{path}.{_CLASS}": name for path, name in _held(agent).items()}
-    return classes | {name: encode(value) for name, value in _fields(agent).items()}
+    return classes | {name: encode(value) for name, value in fields_of(agent).items()}
 
 
 def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
@@ -147,7 +95,7 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
     a nested module differs from the settings.
     """
     base = make()
-    fields, taken = _fields(base), _parameters(make)
+    fields, taken = fields_of(base), _parameters(make)
     _check_held(base, settings)
     classes = {f"{path}.{_CLASS}" for path in _held(base)}
     changed = {}
@@ -162,8 +110,8 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
             value = decode(value, fields[name])
         except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise ValueError(
-                f"`{name}` of {type(base).__name__!r} must be "
-                f"{expectation(fields[name])}, got {value!r}."
+                f"`{name}` of {type(base).__name__!r} must be of the form "
+                f"{encode(fields[name])!r}, got {value!r}."
             ) from error
         if encode(value) == encode(fields[name]):
             continue
@@ -202,66 +150,9 @@ def _nested(base: eqx.Module, changed: dict[str, Any]) -> dict[str, Any]:
 def full_name(agent: AbstractAgent, name: str) -> str:
     """Return the full name of a field: `sac.discount` for `discount`, if the agent has no
     such field and the name is unique among nested modules."""
-    fields = _fields(agent)
+    fields = fields_of(agent)
     inner = [known for known in fields if known.endswith(f".{name}")]
     return inner[0] if name not in fields and len(inner) == 1 else name
-
-
-def options(
-    agent: AbstractAgent, make: Callable[..., Any]
-) -> dict[str, tuple[eqx.Module, Any]]:
-    """Return the fields that can be given as text by name, each with the module that holds
-    it and its value.
-
-    **Arguments:**
-
-    - `agent`: agent with the values of the fields.
-    - `make`: class of the agent, or a factory; only its parameters can be set.
-    """
-    taken, found = _parameters(make), {}
-    for name, value in _fields(agent).items():
-        *path, _ = name.split(".")
-        holder: Any = agent
-        for part in path:
-            holder = vars(holder)[part]
-        encoded = encode(value)
-        items = encoded if isinstance(encoded, list) else [encoded]
-        writable = not any(isinstance(x, dict | list) for x in items)
-        writable = writable and not _holds_module(holder, name.rpartition(".")[2])
-        # The items of an empty tuple have no known type.
-        if writable and items and name.partition(".")[0] in taken:
-            found[name] = holder, value
-    return found
-
-
-def _holds_module(holder: eqx.Module, name: str) -> bool:
-    """Return whether a field is declared to hold a module, even if it is None."""
-    (declared,) = (f.type for f in dataclasses.fields(holder) if f.name == name)
-    kinds = typing.get_args(declared) or (declared,)
-    return any(isinstance(x, type) and issubclass(x, eqx.Module) for x in kinds)
-
-
-def parse(agent: AbstractAgent, name: str, text: str) -> Any:
-    """Parse text as the value of a field.
-
-    The type is that of the field in `agent`: a number, a boolean, a name, or several of
-    them separated by commas.
-
-    **Raises:** `ValueError` if there is no such field or the text cannot be parsed.
-    """
-    fields = _fields(agent)
-    if name not in fields:
-        raise ValueError(
-            unknown(f"{type(agent).__name__!r} has no field", name, fields)
-        )
-    try:
-        return parse_like(text.strip(), fields[name])
-    except (ValueError, SyntaxError, KeyError, OverflowError) as error:
-        expected = expectation(fields[name])
-        raise ValueError(
-            f"`{name}={_brief(text)}`: expected {expected}, such as "
-            f"{encode(fields[name])}."
-        ) from error
 
 
 def has_default(agent: AbstractAgent, name: str) -> bool:
@@ -290,12 +181,13 @@ def _brief(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def _fields(agent: eqx.Module) -> dict[str, Any]:
+def fields_of(agent: eqx.Module) -> dict[str, Any]:
+    """Return the fields of an agent and of its nested modules by name."""
     found: dict[str, Any] = {}
     for field in dataclasses.fields(agent):
         name, value = field.name, vars(agent)[field.name]
         if isinstance(value, eqx.Module):
-            inner = _fields(value)
+            inner = fields_of(value)
             found |= {f"{name}.{own}": held for own, held in inner.items()}
         else:
             found[name] = value
@@ -315,7 +207,7 @@ def _held(agent: eqx.Module) -> dict[str, str]:
 
 def _check_held(base: eqx.Module, settings: dict[str, Any]) -> None:
     """Raise `ValueError` if the classes of nested modules differ from the settings."""
-    held, fields = _held(base), _fields(base)
+    held, fields = _held(base), fields_of(base)
     for name, value in settings.items():
         path, _, last = name.rpartition(".")
         # A field without a module has a value instead of a class.
@@ -336,55 +228,3 @@ def _check_held(base: eqx.Module, settings: dict[str, Any]) -> None:
 
 def _parameters(make: Callable[..., Any]) -> set[str]:
     return {*inspect.signature(make).parameters}
-
-
-# Names of one or several fields and a colon, at the start of an item or a sentence.
-_NAMES = re.compile(r"(?:^|(?<=[.;] ))((?:`\w+`(?:, | and )?)+): ")
-_GREEK = {
-    "alpha": "α",
-    "beta": "β",
-    "gamma": "γ",
-    "delta": "δ",
-    "epsilon": "ε",
-    "eta": "η",
-    "lambda": "λ",
-    "nu": "ν",
-    "rho": "ρ",
-    "sigma": "σ",
-    "tau": "τ",
-    "theta": "θ",
-    "pi": "π",
-}
-
-
-def field_descriptions(holder: type) -> dict[str, str]:
-    """Return the descriptions of the fields of a class by name, as plain text.
-
-    They are read from the section `**Arguments:**` in the docstrings of the class and of
-    its bases. Fields without a description are left out.
-    """
-    found: dict[str, str] = {}
-    for base in reversed(holder.__mro__):
-        if issubclass(base, eqx.Module) and base.__doc__:
-            found |= _described(inspect.cleandoc(base.__doc__))
-    return found
-
-
-def _described(docstring: str) -> dict[str, str]:
-    _, _, rest = docstring.partition("**Arguments:**")
-    section = re.split(r"\n\n(?=\S)(?!- )", rest, maxsplit=1)[0]
-    found = {}
-    for item in re.split(r"^- ", section, flags=re.MULTILINE)[1:]:
-        # Names and texts alternate after the text before the first name.
-        parts = _NAMES.split(" ".join(item.split()))[1:]
-        for names, text in zip(parts[::2], parts[1::2]):
-            for name in re.findall(r"\w+", names):
-                if name != "and":
-                    found[name] = _plain(text.strip())
-    return found
-
-
-def _plain(text: str) -> str:
-    """Remove the markup of mathematics and code."""
-    text = re.sub(r"\\\\?(\w+)", lambda m: _GREEK.get(m[1], m[1]), text)
-    return re.sub(r"[$`{}]", "", text)

@@ -1,4 +1,9 @@
-"""Lock of a run folder."""
+"""The folder of a run: lock, `config.json`, and runs read from it.
+
+`config.json` holds the fields of a `Run`, with names where it has objects, all fields of
+each agent, and the settings of the environment with digests of its robot's parameters:
+what is needed to make the run again, or to say how objects differ from those of the run.
+"""
 
 import dataclasses
 import errno
@@ -18,30 +23,42 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from eqsim import AbstractAgent, AbstractEnv
+import eqsim
+from eqsim import AbstractAgent, AbstractEnv, PluginError
+from eqsim.envs import check_not_imported
 from eqsim.wrappers import AbstractWrapper, layers
 
-from ..blocks import training_env
-from ..blocks._environments import pool_key
-from ..data import Dataset
-from .checkpoints import load_checkpoint, read_about, versions
-from .fields import describe, encode, has_default
-from .members import agents_given, Members, members_of
-from .offline import as_learner, Recorded
-from .run import (
-    BEST,
-    check_not_imported,
-    CONFIG,
-    LAST,
-    Plan,
-    recipe_from_json,
-    Run,
-    VIDEOS,
-)
+from ..data import Dataset, load_data
+from .checkpoints import versions
+from .fields import build, describe, encode, has_default
+from .members import agents_given, Members
+from .offline import as_learner, Offline
+from .run import maker_of, Run
 
 
+CONFIG, LAST, BEST = "config.json", "last.ckpt", "best.ckpt"
+VIDEOS = "videos"
+FORMAT = "eqsim-run-2"
+_FILES = (CONFIG, LAST, BEST, "metrics.jsonl", "metrics.csv", "curves.png")
+_OBJECTS = ("agent", "env", "data")
+"""Fields of a run that may hold objects; `config.json` has their names, or null."""
+_ELSEWHERE = ("eval_env", "settings", "sweep")
+"""Fields of a run that `config.json` does not have, or has as fields of the agents."""
+
+# Longest JSON text that is stored itself; of longer ones, a digest is.
+_LONGEST = 60
+# Most entries of an array that is stored itself.
+_ENTRIES = 4
+# Most differences that a message names.
+_SHOWN = 10
+# Known zeros and ones of a robot: a hint to the compiler, without effect on results.
+_WITHOUT_EFFECT = ("sys.pattern",)
 # Errors of file systems without locks, such as some network file systems.
 _WITHOUT_LOCKS = errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP
+
+
+class EnvironmentWarning(UserWarning):
+    """An environment differs from that of a run."""
 
 
 @contextmanager
@@ -79,18 +96,237 @@ def locked(folder: pathlib.Path | None) -> Iterator[None]:
         lock.release()
 
 
-# Longest JSON text that is stored itself; of longer ones, a digest is.
-_LONGEST = 60
-# Most entries of an array that is stored itself.
-_ENTRIES = 4
-# Most differences that a warning names.
-_SHOWN = 8
-# Known zeros and ones of a robot: a hint to the compiler, without effect on results.
-_WITHOUT_EFFECT = ("sys.pattern",)
+def read_config(folder: pathlib.Path) -> dict[str, Any]:
+    """Read `config.json`.
+
+    **Raises:** `FileNotFoundError` if there is no such file; `ValueError` if it is invalid.
+    """
+    path = folder / CONFIG
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{str(folder)!r} is not the folder of a run: it has no {CONFIG!r}."
+        )
+    try:
+        config = json.loads(path.read_text())
+        if config["format"] != FORMAT:
+            raise ValueError(f"format {config['format']!r}, expected {FORMAT!r}")
+        if not describes_agents(config["agents"]):
+            raise ValueError("`agents` has no classes and fields")
+        for name in _OBJECTS:
+            if not isinstance(config["run"][name], str | None):
+                raise ValueError(f"`{name}` is {config['run'][name]!r}, not a name")
+        Run(**{**config["run"], "agent": "", "data": None})
+        _ = config["env"], config["data"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"{str(path)!r} is damaged or was written by another version ({error})."
+        ) from error
+    return config
 
 
-class EnvironmentWarning(UserWarning):
-    """An environment differs from that of a run."""
+def write_config(folder: pathlib.Path, run: Run, given: bool) -> None:
+    """Write `config.json`. An existing file is replaced only when the new one is complete.
+
+    **Arguments:**
+
+    - `given`: true if the run begins with a given state, which cannot be computed again.
+    """
+    fields = {f.name: vars(run)[f.name] for f in dataclasses.fields(run) if f.init}
+    stored = {k: x for k, x in fields.items() if k not in _ELSEWHERE}
+    named = {k: x if isinstance(x, str) else None for k, x in stored.items()}
+    stored |= {name: named[name] for name in _OBJECTS}
+    stored["agent"] = named["agent"] or registered_name(run.members.agent(0))
+    env = None if run.env is None else run.environment()
+    data = run.dataset()
+    config = {
+        "format": FORMAT,
+        "run": stored,
+        "agents": agents_of(run.members),
+        "env": env_name(env),
+        "environment": env_values(env),
+        "data": None if data is None else data.digest(),
+        "given": given,
+        "members": run.members.labels(),
+        "versions": versions(),
+        "devices": [str(device.device_kind) for device in jax.devices()],
+    }
+    _replace(folder, config)
+
+
+def extend_config(folder: pathlib.Path, steps: int) -> None:
+    """Write another number of steps to `config.json`."""
+    config = read_config(folder)
+    config["run"]["steps"] = steps
+    _replace(folder, config)
+
+
+def _replace(folder: pathlib.Path, config: dict[str, Any]) -> None:
+    part = folder / (CONFIG + ".part")
+    part.write_text(json.dumps(config, indent=2, default=encode) + "\n")
+    os.replace(part, folder / CONFIG)
+
+
+def begin_folder(
+    folder: pathlib.Path, run: Run, overwrite: bool, given: bool = False
+) -> None:
+    """Prepare the folder of a new run.
+
+    **Raises:** `FileExistsError` if it holds a run and `overwrite` is false.
+    """
+    there = [name for name in _FILES if (folder / name).exists()]
+    if there and not overwrite:
+        raise FileExistsError(
+            f"{str(folder)!r} already holds a run ({', '.join(there)}). Resume it "
+            f"(`eqsim resume {folder}`), choose another folder, or overwrite it "
+            "(`--overwrite`, or `overwrite=True`)."
+        )
+    for name in there:
+        (folder / name).unlink()
+    for video in (folder / VIDEOS).glob("steps_*.gif"):
+        video.unlink()
+    write_config(folder, run, given)
+
+
+def read_run(
+    folder: pathlib.Path,
+    agent: AbstractAgent | Sequence[AbstractAgent] | None = None,
+    env: str | AbstractEnv | None = None,
+    data: Dataset | None = None,
+    eval_env: AbstractEnv | None = None,
+    *,
+    learns: bool = True,
+) -> Run:
+    """Make the run of a folder again. What `config.json` does not name must be passed; what
+    is passed replaces what it names. The dataset is loaded only if the run `learns`, or has
+    no environment.
+
+    **Raises:** `ValueError` if something is missing, or is not that of the run.
+    """
+    config = read_config(folder)
+    stored, offline = config["run"], config["data"] is not None
+    agents = _agents(folder, config) if agent is None else agents_given(agent)
+    if env is None and stored["env"] is not None:
+        check_not_imported(stored["env"], f"The run in {str(folder)!r}")
+        env = stored["env"]
+    path = stored["data"] if learns or env is None else None
+    if data is None and path is not None:
+        data = load_data(path)
+    if env is None and not (offline and data is not None):
+        what = "a dataset (`data`)" if offline else "its environment"
+        raise ValueError(
+            f"The run in {str(folder)!r} was started in Python with {what} as an object "
+            f"({config['env']}), which is not stored. Pass it: in Python as `env`"
+            f"{' or `data`' if offline else ''}, on the command line as `--env NAME`, or "
+            "`--env module:Class` with the class, or a function that returns the environment."
+        )
+    if learns:
+        _check_data(folder, config["data"], data)
+    elif env is not None:
+        data = None
+    names = {k: x for k, x in stored.items() if k not in _OBJECTS}
+    if not isinstance(env, str):
+        names |= {"pipeline": None, "options": {}, "randomize": None, "skills": None}
+    learners = [as_learner(one) for one in agents] if offline else agents
+    run = Run(learners, env, **names, data=data, eval_env=eval_env)
+    check_agents(folder, config["agents"], run.members)
+    warn_if_different(folder, config, None if env is None else run.environment())
+    return run
+
+
+def _agents(folder: pathlib.Path, config: dict[str, Any]) -> list[AbstractAgent]:
+    """Rebuild the agents that `config.json` describes, each with one or several seeds."""
+    name, agents = config["run"]["agent"], config["agents"]
+    kind, found = agents[0]["class"], []
+    try:
+        if name is None:
+            raise ValueError(f"no agent of the class {kind!r} is registered.")
+        make = maker_of(name, kind == Offline.__name__)
+        for agent in agents[:: config["run"]["num_seeds"]]:
+            found.append(build(make, agent["fields"]))
+    except (ValueError, PluginError) as error:
+        raise ValueError(
+            f"The agent of the run in {str(folder)!r} cannot be made again: {error} Pass the "
+            f"`agent` ({kind}) with which it was started."
+        ) from error
+    return found
+
+
+def registered_name(agent: AbstractAgent) -> str | None:
+    """Return the name in `eqsim.AGENTS` of the class of an agent; None if it has none."""
+    kind = type(agent.agent) if isinstance(agent, Offline) else type(agent)
+    for name, value in eqsim.AGENTS.registered().items():
+        if value is kind:
+            return name
+    for name, plugin in eqsim.AGENTS.plugins().items():
+        if plugin.target.rpartition(":")[2] == kind.__name__:
+            try:
+                if eqsim.AGENTS.get(name) is kind:
+                    return name
+            except PluginError:
+                continue
+    return None
+
+
+def agents_of(members: Members) -> list[dict[str, Any]]:
+    """Return class and fields of the agent of each member."""
+    agents = [members.agent(member) for member in range(members.count)]
+    return [{"class": type(a).__name__, "fields": describe(a)} for a in agents]
+
+
+def check_agents(
+    folder: pathlib.Path, stored: list[dict[str, Any]], members: Members
+) -> None:
+    """Raise `ValueError` unless agents have the class and the fields stored in the run."""
+    ours, lines = agents_of(members), []
+    if len(stored) != len(ours):
+        lines.append(f"  members: {len(stored)} in the run, {len(ours)} here")
+    for number, (one, two) in enumerate(zip(stored, ours)):
+        where = f"  member {number}, " if len(ours) > 1 else "  "
+        if one["class"] != two["class"]:
+            lines.append(
+                f"{where}agent: {one['class']} in the run, {two['class']} here"
+            )
+            continue
+        agent = members.agent(number)
+        for name in {**one["fields"], **two["fields"]}:
+            missing = "no such field"
+            if name not in one["fields"] and has_default(agent, name):
+                continue  # A field added since the run was written.
+            pair = [x["fields"].get(name, missing) for x in (one, two)]
+            if pair[0] != pair[1]:
+                lines.append(f"{where}{name}: {pair[0]} in the run, {pair[1]} here")
+    if lines:
+        raise ValueError(
+            f"The agent differs from that of the run in {str(folder)!r}:\n"
+            + "\n".join(lines[:10])
+            + "\nPass the same agent."
+        )
+
+
+def describes_agents(stored: Any) -> bool:
+    """Return true if JSON has the form of `agents_of`."""
+    is_agent = lambda x: isinstance(x, dict) and isinstance(x.get("fields"), dict)
+    agents = isinstance(stored, list) and len(stored) > 0
+    return agents and all(is_agent(x) and "class" in x for x in stored)
+
+
+def _check_data(folder: pathlib.Path, digest: str | None, data: Dataset | None) -> None:
+    """Raise `ValueError` if a dataset is not that of the run."""
+    if digest is None:
+        if data is None:
+            return
+        raise ValueError(
+            f"The run in {str(folder)!r} has no dataset. Leave out `data`."
+        )
+    if data is None:
+        raise ValueError(
+            f"The run in {str(folder)!r} is trained on a dataset. Pass the same `data`."
+        )
+    if data.digest() != digest:
+        raise ValueError(
+            f"The dataset of {len(data):,} steps differs from that of the run in "
+            f"{str(folder)!r}. Pass the same dataset."
+        )
 
 
 def env_name(env: AbstractEnv | None) -> str:
@@ -209,237 +445,3 @@ def _pair(theirs: Any, ours: Any) -> str:
     if isinstance(theirs, dict) or isinstance(ours, dict):
         return "other values in the run than here"
     return f"{theirs} in the run, {ours} here"
-
-
-FORMAT = "eqsim-run-1"
-
-
-def read_config(folder: pathlib.Path) -> dict[str, Any]:
-    """Read `config.json`.
-
-    **Raises:** `FileNotFoundError` if there is no such file; `ValueError` if it is invalid.
-    """
-    path = folder / CONFIG
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{str(folder)!r} is not the folder of a run: it has no {CONFIG!r}."
-        )
-    try:
-        config = json.loads(path.read_text())
-        if config["format"] != FORMAT:
-            raise ValueError(f"unknown format {config['format']!r}")
-        Plan(**config["plan"])
-        _ = config["env"]
-        if config["recipe"] is not None:
-            recipe_from_json(config["recipe"])
-        if not describes_agents(config["agents"]):
-            raise ValueError("`agents` has no classes and fields")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(
-            f"{str(path)!r} is damaged or was written by another version ({error})."
-        ) from error
-    return config
-
-
-def write_config(run: Run) -> None:
-    """Write `config.json`. An existing file is replaced only when the new one is
-    complete."""
-    config = {
-        "format": FORMAT,
-        "recipe": None if run.recipe is None else dataclasses.asdict(run.recipe),
-        "plan": dataclasses.asdict(run.plan),
-        "agents": agents_of(run.members),
-        "env": env_name(run.env),
-        "environment": env_values(run.env),
-        "data": None if run.data is None else run.data.digest(),
-        "given": run.state is not None and not run.about,
-        "members": run.members.labels(),
-        "versions": versions(),
-        "devices": [str(device.device_kind) for device in jax.devices()],
-    }
-    part = run.folder / (CONFIG + ".part")
-    part.write_text(json.dumps(config, indent=2, default=encode) + "\n")
-    os.replace(part, run.folder / CONFIG)
-
-
-def agents_of(members: Members) -> list[dict[str, Any]]:
-    """Return class and fields of the agent of each member."""
-    agents = [members.agent(member) for member in range(members.count)]
-    return [{"class": type(a).__name__, "fields": describe(a)} for a in agents]
-
-
-def check_agents(
-    folder: pathlib.Path, stored: list[dict[str, Any]], members: Members
-) -> None:
-    """Raise `ValueError` unless agents have the class and the fields stored in the run."""
-    ours, lines = agents_of(members), []
-    if len(stored) != len(ours):
-        lines.append(f"  members: {len(stored)} in the run, {len(ours)} here")
-    for number, (one, two) in enumerate(zip(stored, ours)):
-        where = f"  member {number}, " if len(ours) > 1 else "  "
-        if one["class"] != two["class"]:
-            lines.append(
-                f"{where}agent: {one['class']} in the run, {two['class']} here"
-            )
-            continue
-        agent = members.agent(number)
-        for name in {**one["fields"], **two["fields"]}:
-            missing = "no such field"
-            if name not in one["fields"] and has_default(agent, name):
-                continue  # A field added since the run was written.
-            pair = [x["fields"].get(name, missing) for x in (one, two)]
-            if pair[0] != pair[1]:
-                lines.append(f"{where}{name}: {pair[0]} in the run, {pair[1]} here")
-    if lines:
-        raise ValueError(
-            f"The agent differs from that of the run in {str(folder)!r}:\n"
-            + "\n".join(lines[:10])
-            + "\nPass the same agent."
-        )
-
-
-def describes_agents(stored: Any) -> bool:
-    """Return true if JSON has the form of `agents_of`."""
-    is_agent = lambda x: isinstance(x, dict) and isinstance(x.get("fields"), dict)
-    agents = isinstance(stored, list) and len(stored) > 0
-    return agents and all(is_agent(x) and "class" in x for x in stored)
-
-
-def check_same(folder: pathlib.Path, digest: str | None, data: Dataset | None) -> None:
-    """Raise `ValueError` if a dataset is not that of the run."""
-    if digest is None:
-        if data is None:
-            return
-        raise ValueError(
-            f"The run in {str(folder)!r} has no dataset. Leave out `data`."
-        )
-    if data is None:
-        raise ValueError(
-            f"The run in {str(folder)!r} is trained on a dataset. Pass the same `data`."
-        )
-    if data.digest() != digest:
-        raise ValueError(
-            f"The dataset of {len(data):,} steps differs from that of the run in "
-            f"{str(folder)!r}. Pass the same dataset."
-        )
-
-
-_OURS = (CONFIG, LAST, BEST, "metrics.jsonl", "metrics.csv", "curves.png")
-
-
-def load_run(
-    folder: str | os.PathLike,
-    *,
-    best: bool = False,
-    agent: AbstractAgent | Sequence[AbstractAgent] | None = None,
-    env: AbstractEnv | None = None,
-    data: Dataset | None = None,
-) -> Run:
-    """Load a run and one of its checkpoints.
-
-    **Arguments:**
-
-    - `folder`: folder of the run.
-    - `best`: true for the checkpoint of the evaluation with the highest mean return over
-        the seeds of an agent, false for the last one.
-    - `agent`, `env`: agent and environment of the run; not needed if it has a `recipe`.
-    - `data`: dataset of the run, if it was trained without an environment.
-
-    **Raises:** `FileNotFoundError` if a file is missing; `CheckpointError` if a file is
-    damaged or does not fit; `ValueError` if the run cannot be rebuilt.
-
-    An environment with other settings, or whose robot has other parameters, causes the
-    warning `EnvironmentWarning`, which names the differences.
-    """
-    run = open_run(folder, agent, env, data, learns=False)
-    return with_state(run, run.folder / (BEST if best else LAST))
-
-
-def with_state(run: Run, path: pathlib.Path) -> Run:
-    """Return the run with the state of a checkpoint."""
-    whole = run_env(run)
-    stored: Any = read_about(path).get("agents")
-    if not describes_agents(stored):
-        raise ValueError(f"{str(path)!r} is not the checkpoint of a run: no `agents`.")
-    check_agents(run.folder, stored, run.members)
-    state, about = load_checkpoint(path, run.members.skeleton(whole))
-    return dataclasses.replace(run, state=state, about=about)
-
-
-def run_env(run: Run) -> Any:
-    """Return the training source: an environment with auto-reset, whose pool of resets
-    depends on the seed of a member (`MemberEnvs` for several seeds), or a dataset."""
-    plan, env = run.plan, run.env
-    if env is None:
-        return run.data
-    if run.data is not None:
-        env = Recorded(env, run.data)
-    sizes = plan.episode_length, plan.pool_size
-    return run.members.envs(lambda seed: training_env(env, *sizes, pool_key(seed)))
-
-
-def open_run(
-    folder: str | os.PathLike,
-    agent: AbstractAgent | Sequence[AbstractAgent] | None = None,
-    env: AbstractEnv | None = None,
-    data: Dataset | None = None,
-    *,
-    learns: bool = True,
-) -> Run:
-    """Load a run without a checkpoint; its dataset is loaded only if it `learns`.
-
-    **Raises:** `ValueError` if the run cannot be rebuilt.
-    """
-    folder = pathlib.Path(folder)
-    config = read_config(folder)
-    plan = Plan(**config["plan"])
-    stored = config["recipe"]
-    recipe = None if stored is None else recipe_from_json(stored)
-    recorded = config.get("data")
-    if learns and recipe is not None and data is None:
-        data = recipe.recording()
-    alone = recorded is not None and data is not None and recipe is None
-    if recipe is None and (agent is None or (env is None and not alone)):
-        raise ValueError(
-            f"The run in {str(folder)!r} has no recipe. Pass the `agent` "
-            f"({config['agents'][0]['class']}) and the `env` ({config['env']}) with which "
-            "it was started."
-        )
-    agents = recipe.agents() if agent is None and recipe is not None else agent
-    if env is None and recipe is not None:
-        check_not_imported(folder, recipe)
-        env = recipe.environment()
-    if agents is None:
-        raise ValueError(
-            f"The run in {str(folder)!r} has no recipe. Pass the `agent` with which it was "
-            "started."
-        )
-    if learns:
-        check_same(folder, recorded, data)
-    agents = agents_given(agents)
-    if recorded is not None:
-        agents = [as_learner(agent) for agent in agents]
-    members = members_of(agents, plan.seed, plan.num_seeds)
-    check_agents(folder, config["agents"], members)
-    warn_if_different(folder, config, env)
-    kept = data if learns or env is None else None
-    return Run(folder, members, env, plan, recipe, kept)
-
-
-def begin_folder(run: Run, overwrite: bool) -> None:
-    """Prepare the folder of a new run.
-
-    **Raises:** `FileExistsError` if it holds a run and `overwrite` is false.
-    """
-    there = [name for name in _OURS if (run.folder / name).exists()]
-    if there and not overwrite:
-        raise FileExistsError(
-            f"{str(run.folder)!r} already holds a run ({', '.join(there)}). Resume it "
-            f"(`eqsim resume {run.folder}`), choose another folder, or overwrite it "
-            "(`--overwrite`, or `overwrite=True`)."
-        )
-    for name in there:
-        (run.folder / name).unlink()
-    for video in (run.folder / VIDEOS).glob("steps_*.gif"):
-        video.unlink()
-    write_config(run)

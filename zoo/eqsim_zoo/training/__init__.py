@@ -1,10 +1,17 @@
-"""Training: the loop, evaluation and progress."""
+"""Training: the loop, its callbacks, and evaluation.
 
-from ._progress import (
-    RunWarning as RunWarning,
-)
+`_train` has `train`, `resume` and `load_run`; it calls `_loop`, which takes turns (`_turn`:
+iterations of all members in one compiled call) until a run ends, evaluates the agents
+(`evaluation`), and calls `callbacks` (metrics, checkpoints, curves, loggers; `video`) after
+each turn. `_progress` shows it, hears signals, and lets several processes agree.
+
+Below is `runs`; the commands import this package.
+"""
+
+from ._progress import RunWarning as RunWarning
 from ._train import (
     Interrupted as Interrupted,
+    load_run as load_run,
     Result as Result,
     resume as resume,
     Terminated as Terminated,
@@ -14,7 +21,6 @@ from ._train import (
 from .callbacks import (
     AbstractCallback as AbstractCallback,
     Checkpoint as Checkpoint,
-    Control as Control,
     CSV as CSV,
     Curves as Curves,
     EarlyStop as EarlyStop,

@@ -13,7 +13,7 @@ from ..runs.metrics import Row
 from ..runs.run import Counters, Run
 from ._progress import AbstractProgress, agreed, Interrupt, News, wait
 from ._turn import EPISODES, float_paths, on_host, Report, run_turn
-from .callbacks import AbstractCallback, Checkpoint, Control, NOTHING_KEPT, Turn
+from .callbacks import AbstractCallback, Checkpoint, NOTHING_KEPT, Turn
 from .evaluation import Evaluation, Evaluator
 
 
@@ -143,7 +143,7 @@ class Loop:
 
     **Arguments:**
 
-    - `run`: agents, environment and plan.
+    - `run`: what is trained.
     - `source`: environment or dataset that the agents learn from.
     - `state`, `counters`: state of all members, and what was counted.
     - `evaluator`: evaluator of the members.
@@ -167,15 +167,15 @@ class Loop:
     unsaved: str = ""
 
     def go(self, interrupt: Interrupt) -> None:
-        """Take turns until the plan is done, a signal comes, or a callback asks to stop.
+        """Take turns until the run is complete, a signal comes, or a callback asks to stop.
 
         **Raises:** `FloatingPointError` if no member is left whose numbers are finite.
         """
-        plan, begin = self.run.plan, self.begin - self.counters.seconds
+        run, begin = self.run, self.begin - self.counters.seconds
         paths = float_paths(self.state)
         pace: tuple[float, int] | None = None
         stopped = 0
-        while self.counters.steps < plan.steps and not interrupt.number and not stopped:
+        while self.counters.steps < run.steps and not interrupt.number and not stopped:
             before, start = self.counters, time.monotonic()
             report = self._turn(paths)
             took = time.monotonic() - start
@@ -186,16 +186,16 @@ class Loop:
             rate = float(report.steps.sum()) / max(took, 1e-9)
             failure = self._complaint(before)
             rows = self._rows(report, rate, found)
-            control = self._observe(rows, found, best, interrupt)
+            turn = self._observe(rows, found, best, interrupt)
             if failure and not self._alive():
                 raise FloatingPointError(f"{failure} {self.kept()}")
             interrupt.number, stopped, unsaved = agreed(
-                interrupt.number, int(bool(control.stop)), int(bool(control.unsaved))
+                interrupt.number, int(bool(turn.stop)), int(bool(turn.unsaved))
             )
             elsewhere = "another process could not write" if unsaved else ""
-            self.unsaved = control.unsaved or elsewhere
-            if control.stop:
-                self.progress.say(f"Stopping, as {control.stop}.")
+            self.unsaved = turn.unsaved or elsewhere
+            if turn.stop:
+                self.progress.say(f"Stopping, as {turn.stop}.")
             pace = pace or (now, self.counters.steps)
             self.progress.turn(self._news(report, rate, found, pace))
 
@@ -205,9 +205,9 @@ class Loop:
         found: Evaluation | None,
         best: bool,
         interrupt: Interrupt,
-    ) -> Control:
+    ) -> Turn:
         """Call the callbacks."""
-        done = self.counters.steps >= self.run.plan.steps
+        done = self.counters.steps >= self.run.steps
         turn = Turn(
             self.run,
             self.counters,
@@ -218,11 +218,10 @@ class Loop:
             self.state,
             lambda: done or bool(agreed(interrupt.number)[0]),
             self.progress.warn,
-            Control(),
         )
         for callback in self.callbacks:
             callback.turn(turn)
-        return turn.control
+        return turn
 
     def kept(self) -> str:
         """Describe the last checkpoint in a sentence."""
@@ -230,11 +229,11 @@ class Loop:
         return found[0] if found else NOTHING_KEPT
 
     def _turn(self, paths: list[str]) -> Report:
-        n = self.run.plan.iterations(self.counters)
+        n = self.run.iterations(self.counters)
         self.state, report = run_turn(self.run.members, self.source, n, self.state)
         wait(report)
         report = on_host(report)
-        planned = self.run.plan.steps
+        planned = self.run.steps
         self.counters = advance(self.counters, report, n, paths, int(planned))
         self._warn_nonfinite(report)
         return report
@@ -262,8 +261,8 @@ class Loop:
         return [k for k in range(self.run.members.count) if k not in failed]
 
     def _evaluation(self, before: Counters) -> Evaluation | None:
-        plan, counters = self.run.plan, self.counters
-        if not self._alive() or not plan.evaluates(before.steps, counters.steps):
+        counters = self.counters
+        if not self._alive() or not self.run.evaluates(before.steps, counters.steps):
             return None
         found = self.evaluator(self.state, counters.turn)
         self.evaluations.append((counters.steps, found))
@@ -275,7 +274,7 @@ class Loop:
         """Return true, and record it, if an agent has a new best evaluation."""
         if found is None:
             return False
-        value = best_agent(found.mean(), self.run.plan.num_seeds, self._alive())
+        value = best_agent(found.mean(), self.run.num_seeds, self._alive())
         if not np.isfinite(value):
             return False
         if self.counters.best is not None and value <= self.counters.best:
@@ -323,13 +322,14 @@ class Loop:
 
     def _score(self, returns: float) -> Row:
         """Return the normalized score, if the recording has reference returns."""
-        known = None if self.run.data is None else self.run.data.about
+        data = self.run.dataset()
+        known = None if data is None else data.about
         if known is None or known.random_return is None or known.expert_return is None:
             return {}
         return {"eval/score": known.score(returns)}
 
     def _news(self, report: Report, rate: float, found, pace) -> News:
-        total, steps = int(self.run.plan.steps), self.counters.steps
+        total, steps = int(self.run.steps), self.counters.steps
         alive = self._alive()
         values = [_means(report, k).get("return", np.nan) for k in alive]
         evaluated = [

@@ -15,39 +15,21 @@ import numpy as np
 from eqsim.bridges import check_count
 
 from ..runs.checkpoints import save_checkpoint
-from ..runs.folders import agents_of, env_name
+from ..runs.folders import agents_of, BEST, env_name, LAST
 from ..runs.members import own_copy
 from ..runs.metrics import BEGIN, MetricsFile, Row, write_curves
-from ..runs.run import BEST, Counters, LAST, Run
+from ..runs.run import Counters, Run
 from ._progress import agreed, gathered, is_first
 from .evaluation import Evaluation
 
 
 @dataclasses.dataclass
-class Control:
-    """Requests of callbacks to the loop.
-
-    **Arguments:**
-
-    - `stop`: reason to end the run after this turn; empty to continue.
-    - `unsaved`: reason why files of this turn are missing, if the disk is full or a
-        checkpoint could not be written; otherwise empty. A run whose last turn is
-        unsaved ends with `UnsavedError`.
-    - `videos`: animations that were written after this turn, for later callbacks.
-    """
-
-    stop: str = ""
-    unsaved: str = ""
-    videos: list[pathlib.Path] = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass(frozen=True)
 class Turn:
     """One turn of a run, as callbacks see it.
 
     **Arguments:**
 
-    - `run`: agents, environment and plan.
+    - `run`: what is trained.
     - `counters`: steps, iterations and time so far.
     - `rows`: metrics, one row per member.
     - `evaluation`: evaluation after this turn; None if there was none.
@@ -56,7 +38,11 @@ class Turn:
     - `state`: state of all members. The next turn reuses its memory: copy what is kept.
     - `ends`: function that returns true in the last turn; all processes must call it alike.
     - `warn`: function that shows a warning.
-    - `control`: requests to the loop.
+    - `stop`: set by a callback to end the run after this turn: the reason; else empty.
+    - `unsaved`: set by a callback if files of this turn are missing, as the disk is full
+        or a checkpoint could not be written: the reason; else empty. A run whose last turn
+        is unsaved ends with `UnsavedError`.
+    - `videos`: animations that were written after this turn, for later callbacks.
     """
 
     run: Run
@@ -68,7 +54,9 @@ class Turn:
     state: Any
     ends: Callable[[], bool]
     warn: Callable[[str], None]
-    control: Control
+    stop: str = ""
+    unsaved: str = ""
+    videos: list[pathlib.Path] = dataclasses.field(default_factory=list)
 
 
 class AbstractCallback(abc.ABC):
@@ -107,7 +95,7 @@ class JSONLines(AbstractCallback):
     def turn(self, turn: Turn) -> None:
         if self._file is not None:
             full = self._file.write(turn.rows, turn.warn)
-            turn.control.unsaved = turn.control.unsaved or full
+            turn.unsaved = turn.unsaved or full
 
     def close(self) -> None:
         """Do nothing: each turn is written immediately."""
@@ -126,7 +114,7 @@ class CSV(AbstractCallback):
     def turn(self, turn: Turn) -> None:
         if self._file is not None:
             full = self._file.write(turn.rows, turn.warn)
-            turn.control.unsaved = turn.control.unsaved or full
+            turn.unsaved = turn.unsaved or full
 
     def close(self) -> None:
         """Do nothing: each turn is written immediately."""
@@ -184,9 +172,9 @@ class EarlyStop(AbstractCallback):
         )
         self._waited = 0 if turn.best else self._waited + 1
         if value >= self._target:
-            turn.control.stop = f"the mean return is {value:.4g}"
+            turn.stop = f"the mean return is {value:.4g}"
         elif self._patience is not None and self._waited >= self._patience:
-            turn.control.stop = f"{self._waited} evaluations were not the best"
+            turn.stop = f"{self._waited} evaluations were not the best"
 
     def close(self) -> None:
         """Do nothing."""
@@ -220,7 +208,8 @@ class Checkpoint(AbstractCallback):
 
     def start(self, run: Run, folder: pathlib.Path | None, turn: int) -> None:
         self._folder = folder
-        self._about = {"agents": agents_of(run.members), "env": env_name(run.env)}
+        name = env_name(None if run.env is None else run.environment())
+        self._about = {"agents": agents_of(run.members), "env": name}
         self.kept = NOTHING_KEPT
         if folder is not None:
             there = (folder / LAST).exists()
@@ -230,7 +219,7 @@ class Checkpoint(AbstractCallback):
     def turn(self, turn: Turn) -> None:
         if turn.failed:
             return
-        (due,) = agreed(int(self._due() or bool(turn.control.stop)))
+        (due,) = agreed(int(self._due() or bool(turn.stop)))
         if turn.evaluation is None and not due and not turn.ends():
             return
         state = gathered(turn.state)
@@ -239,12 +228,12 @@ class Checkpoint(AbstractCallback):
         if turn.best:
             self._best = state, turn.counters
         # Rows of metrics that are not on the disk would be missing on resuming.
-        why = turn.control.unsaved or self.save(state, turn.counters)
+        why = turn.unsaved or self.save(state, turn.counters)
         if not why:
             return
         if turn.best:  # The next turn reuses the memory of the state.
             self._best = own_copy(state), turn.counters
-        turn.control.unsaved = why
+        turn.unsaved = why
         turn.warn(
             f"The checkpoint after turn {turn.counters.turn} could not be written ({why}). "
             "The previous one is kept, and the run continues. Make room on the disk."
@@ -378,7 +367,7 @@ class WeightsAndBiases(AbstractCallback):
     **Arguments:**
 
     - `project`, `name`: project and name of the run.
-    - `config`: hyper-parameters that are shown; those of agents and plan if None.
+    - `config`: hyper-parameters that are shown; those of agents and run if None.
 
     **Raises:** `ImportError` without wandb.
     """
@@ -399,7 +388,9 @@ class WeightsAndBiases(AbstractCallback):
             return
         found = self._config
         if found is None:
-            found = {"agents": agents_of(run.members), "plan": vars(run.plan)}
+            fields = vars(run).items()
+            numbers = {name: x for name, x in fields if isinstance(x, int | str)}
+            found = {"agents": agents_of(run.members), "run": numbers}
         self._run = self._init(found)
 
     def turn(self, turn: Turn) -> None:
@@ -410,7 +401,7 @@ class WeightsAndBiases(AbstractCallback):
         for row in rows:
             tail = f"/{row['member']}" if len(rows) > 1 else ""
             out |= {f"{name}{tail}": value for name, value in _numbers(row).items()}
-        for path in turn.control.videos:
+        for path in turn.videos:
             out["video"] = self._video(str(path))
         self._run.log(out, step=rows[0]["turn"])
 

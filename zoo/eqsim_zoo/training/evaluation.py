@@ -29,7 +29,7 @@ from ..agents import AbstractSkillAgent
 from ..blocks import replicate
 from ..blocks._environments import evaluation_env, evaluation_key
 from ..runs.members import Members
-from ..runs.run import Plan
+from ..runs.run import Run
 
 
 class _PerMember(np.ndarray):
@@ -336,35 +336,31 @@ class Evaluator:
 
     **Arguments:**
 
-    - `members`, `env`, `plan`: parts of the run.
+    - `run`: what is trained.
     - `state`: state or its shapes.
     """
 
-    def __init__(
-        self, members: Members, state: Any, env: AbstractEnv | None, plan: Plan
-    ):
-        self._members, self._env, self._plan = members, env, plan
+    def __init__(self, run: Run, state: Any):
+        self._run, self._env = run, run.evaluation_environment()
         self._program: Future | None = None
-        if env is not None and plan.evaluations and len(jax.devices()) == 1:
-            self._episode = evaluation_env(env, plan.episode_length)
-            length = plan.episode_length
-            lowered = run_members.lower(
-                members, state, self._episode, self._keys(0), length
-            )
+        if self._env is not None and run.evaluations and len(jax.devices()) == 1:
+            self._episode = evaluation_env(self._env, run.episode_length)
+            args = run.members, state, self._episode, self._keys(0)
+            lowered = run_members.lower(*args, run.episode_length)
             worker = ThreadPoolExecutor(1)
             self._program = worker.submit(lowered.compile)
             worker.shutdown(wait=False)
 
     def __call__(self, state: Any, turn: int) -> Evaluation:
-        plan = self._plan
+        members, length = self._run.members, self._run.episode_length
         if self._program is None:
             assert self._env is not None
-            where = self._env, self._keys(turn), plan.episode_length
-            return evaluate_members(self._members, state, *where)
-        run = self._program.result()
-        args = self._members, state, self._episode, self._keys(turn)
-        return evaluation_of(self._members, run(*args, plan.episode_length))
+            return evaluate_members(members, state, self._env, self._keys(turn), length)
+        program, keys = self._program.result(), self._keys(turn)
+        return evaluation_of(
+            members, program(members, state, self._episode, keys, length)
+        )
 
     def _keys(self, turn: int) -> Any:
         key = lambda seed: evaluation_key(seed, turn)
-        return episode_keys(self._members, key, self._plan.episodes)
+        return episode_keys(self._run.members, key, self._run.episodes)
