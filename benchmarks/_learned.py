@@ -13,24 +13,24 @@ def learn(
     name: str,
     agent: AbstractOnlineAgent,
     env: AbstractEnv,
-    plan: zoo.Plan,
+    run: zoo.Run,
     episodes: int,
 ) -> dict[str, Any]:
     """Train an agent, and evaluate its deterministic policy with keys of its own."""
     begin = time.monotonic()
-    result = zoo.train(agent, env, plan)
+    result = zoo.train(run)
     seconds = time.monotonic() - begin
     found = zoo.evaluate(
         agent,
         result.state,
         env,
-        jax.random.key(1000 + plan.seed),
+        jax.random.key(1000 + run.seed),
         episodes=episodes,
-        episode_length=plan.episode_length,
+        episode_length=run.episode_length,
     )
     return {
         "agent": name,
-        "seed": plan.seed,
+        "seed": run.seed,
         "return": float(found.mean()),
         "steps": result.counters.steps,
         "seconds": seconds,

@@ -23,7 +23,6 @@ from _tables import caption, table
 
 import eqsim
 import eqsim_zoo as zoo
-from eqsim_zoo import offline
 
 
 EXPLANATION = """\
@@ -157,7 +156,8 @@ def _record(options) -> None:
 
 def _learn(agent: str, name: str, options) -> dict[str, Any]:
     steps, settings = AGENTS[agent]
-    more = [word for setting in settings for word in ("--set", setting)]
+    pairs = [setting.split("=") for setting in settings]
+    more = [word for name, x in pairs for word in (f"--{name.replace('_', '-')}", x)]
     own = ("--data", str(_file(options, name)), "--num-seeds", "3")
     own += ("--steps", f"{steps * options.share:g}", "--turns", "20")
     folder = _folder(options, agent, name)
@@ -257,8 +257,8 @@ def _ours(options, steps):
     data = zoo.data.Dataset.create(
         *(steps[name] for name in names), np.zeros(len(steps["rewards"]), bool)
     )
-    agent = offline.Offline(offline.IQL(), num_updates=200)
-    env = offline.Recorded(eqsim.make("half_cheetah"), data)
+    agent = zoo.Offline(zoo.IQL(), num_updates=200)
+    env = zoo.runs.Recorded(eqsim.make("half_cheetah"), data)
     turn = eqx.filter_jit(agent.iterate)
     state = [turn(agent.init(jax.random.key(0), env), env)[0]]
 

@@ -92,10 +92,9 @@ def _run(name: str, seed: int, steps: int) -> dict[str, Any]:
         **AGENTS[name],
     )
     env = environment("encoder" in AGENTS[name])
-    plan = zoo.Plan(
-        steps, episode_length=LENGTH, pool_size=64, evaluations=1, seed=seed
-    )
-    return learn(name, agent, env, plan, EPISODES)
+    sizes = {"episode_length": LENGTH, "pool_size": 64, "evaluations": 1}
+    run = zoo.Run(agent, env, steps, seed=seed, **sizes)
+    return learn(name, agent, env, run, EPISODES)
 
 
 def report(where: dict[str, Any], rows: list[dict[str, Any]], steps: int) -> str:

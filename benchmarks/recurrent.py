@@ -78,10 +78,9 @@ def _run(name: str, seed: int, steps: int) -> dict[str, Any]:
         entropy_cost=0.0,
     )
     env = environment(frames)
-    plan = zoo.Plan(
-        steps, episode_length=LENGTH, pool_size=256, evaluations=1, seed=seed
-    )
-    return learn(name, agent, env, plan, EPISODES)
+    sizes = {"episode_length": LENGTH, "pool_size": 256, "evaluations": 1}
+    run = zoo.Run(agent, env, steps, seed=seed, **sizes)
+    return learn(name, agent, env, run, EPISODES)
 
 
 def report(where: dict[str, Any], rows: list[dict[str, Any]], steps: int) -> str:

@@ -1,7 +1,6 @@
 """Checkpoints and folders of runs: damaged, forged with a right checksum, swapped."""
 
 import hashlib
-import io
 import json
 from random import Random
 
@@ -10,14 +9,13 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from zoo.earlier_checkpoints import NO_DIGEST, signed, write_earlier
 
 import eqsim
-from eqsim_zoo import PPO
-from eqsim_zoo.runs import load_checkpoint, load_run, read_about, save_checkpoint
-from eqsim_zoo.runs.run import BEST, CONFIG, LAST
+from eqsim_zoo import load_run, PPO, Run
+from eqsim_zoo.runs import load_checkpoint, read_about, save_checkpoint
+from eqsim_zoo.runs.folders import BEST, CONFIG, LAST
 
-from .mutations import changed, claimed, damaged, foreign, npy, Trap
+from .mutations import changed, damaged, foreign
 
 
 def _state(size: int = 3):
@@ -44,8 +42,6 @@ class Kind:
         self.small = self.path.read_bytes()
         save_checkpoint(self.path, _state(4), {"turn": 1})
         self.other = self.path.read_bytes()
-        write_earlier(self.path, _state(), {"turn": 3})
-        self.earlier = self.path.read_bytes()
         self.like = eqx.filter_eval_shape(_state)
         self.run = folder / "run"
         self.run.mkdir(exist_ok=True)
@@ -56,7 +52,7 @@ class Kind:
             return self._attempt_run(rng)
         action = rng.random()
         if action < 0.3:
-            content = damaged(rng, rng.choice((self.small, self.earlier)))
+            content = damaged(rng, self.small)
         elif action < 0.35:
             content = self.other
         elif action < 0.42:
@@ -76,10 +72,6 @@ class Kind:
 
     def _forged(self, rng: Random, data: bytes) -> bytes:
         """A file that someone made on purpose: its checksum is right."""
-        earlier = rng.random() < 0.3
-        return self._forged_earlier(rng) if earlier else self._forged_tensors(rng, data)
-
-    def _forged_tensors(self, rng: Random, data: bytes) -> bytes:
         size = int.from_bytes(data[:8], "little")
         header, body = json.loads(data[8 : 8 + size]), data[8 + size :]
         metadata = header["__metadata__"]
@@ -101,28 +93,6 @@ class Kind:
         data = (length % (1 << 64)).to_bytes(8, "little") + words + body
         digest = hashlib.sha256(data).hexdigest().encode()
         return data.replace(b'"sha256":"' + b"0" * 64, b'"sha256":"' + digest, 1)
-
-    def _forged_earlier(self, rng: Random) -> bytes:
-        line, _, body = self.earlier.partition(b"\n")
-        header = json.loads(line)
-        for _ in range(rng.choice((0, 1, 1, 2))):
-            header = changed(rng, header)
-        if not isinstance(header, dict):
-            header = {"format": header}
-        action = rng.randrange(6)
-        if action == 0:
-            out = io.BytesIO()
-            np.save(out, np.array([Trap(self.trap)], object), allow_pickle=True)
-            body = out.getvalue() + body
-        elif action == 1:
-            body = claimed(rng) + body
-        elif action == 2:
-            body = damaged(rng, body)
-        elif action == 3:
-            body = npy(np.zeros(rng.choice((0, 3, (2, 3), 1_000_000)), "f4")) * 5
-        if "bytes" in header and rng.random() < 0.9:
-            header["bytes"] = f"{len(body):020d}"
-        return signed(header | {"sha256": NO_DIGEST}, body)
 
     def _attempt_run(self, rng: Random):
         files = dict(self.files)
@@ -150,18 +120,12 @@ class Kind:
 
 def _written_run(folder) -> dict[str, bytes]:
     """The files of a run that has not begun to learn."""
-    from eqsim_zoo.runs.folders import agents_of, open_run, run_env, write_config
-    from eqsim_zoo.runs.members import members_of
-    from eqsim_zoo.runs.run import Plan, Recipe, Run
+    from eqsim_zoo.runs.folders import agents_of, read_run, write_config
 
-    settings = {"num_envs": 4, "hidden": [8]}
-    recipe = Recipe("ppo", "point_mass", _accepted(settings))
-    plan = Plan(1000, pool_size=0)
-    members = members_of(recipe.agents(), plan.seed, plan.num_seeds)
-    run = Run(folder, members, recipe.environment(), plan, recipe)
-    write_config(run)
-    run = open_run(folder, learns=False)
-    skeleton = run.members.skeleton(run_env(run))
+    settings = _accepted({"num_envs": 4, "hidden": [8]})
+    write_config(folder, Run("ppo", "point_mass", 1000, settings=settings), False)
+    run = read_run(folder, learns=False)
+    skeleton = run.members.skeleton(run.source())
     zeros = jax.tree.map(_zeros, skeleton)
     about = {"agents": agents_of(run.members), "env": "x", "counters": {}}
     save_checkpoint(folder / LAST, zeros, about)

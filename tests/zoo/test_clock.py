@@ -12,7 +12,7 @@ from zoo.search import Search
 from zoo.states import bits, without_times
 from zoo.test_resume import AGENT, ARGS
 
-from eqsim_zoo import load_run, Plan, resume, train
+from eqsim_zoo import load_run, resume, Run, train
 from eqsim_zoo.runs import read_metrics
 from eqsim_zoo.training import AbstractCallback, Checkpoint
 
@@ -58,7 +58,7 @@ def jumping(monkeypatch):
 def whole(tmp_path_factory):
     """A run with a steady clock."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    return train(Search(), Rail(), Plan(**ARGS), out=folder)
+    return train(Run(Search(), Rail(), **ARGS), out=folder)
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ def test_run_and_resume(whole, jumping, tmp_path):
 
     begin = time.monotonic()
     observers = lambda stop: [Restless(out, stop), Saving(0)]
-    train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=observers(5))
+    train(Run(Search(), Rail(), **ARGS), out=out, callbacks=observers(5))
     resume(out, **AGENT, callbacks=observers(0))
     took = time.monotonic() - begin
     assert saves == [*range(1, whole.counters.turn + 1)]

@@ -155,7 +155,7 @@ def test_skills_part():
     along their directions."""
     agent, env = zoo.METRA(**NETWORK), plane(OneHotSkills(5))
     args = {"episode_length": 10, "pool_size": 16, "turns": 10, "evaluations": 0}
-    state = zoo.train(agent, env, zoo.Plan(30_000, **args)).state
+    state = zoo.train(zoo.Run(agent, env, 30_000, **args)).state
     paths = zoo.skills.follow_skills(
         agent, state, env, jr.key(1), episodes=4, episode_length=10
     )

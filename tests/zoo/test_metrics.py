@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from eqsim_zoo import Plan, Run as AnyRun, SAC
+from eqsim_zoo import Run as AnyRun, SAC
 from eqsim_zoo.runs import Counters, read_metrics, write_curves
 from eqsim_zoo.runs.members import members_of
 from eqsim_zoo.runs.metrics import BEGIN, END, MetricsFile
@@ -98,7 +98,7 @@ def test_missing_packages_are_named(monkeypatch, make, package, extra):
 
 def a_run():
     members = members_of(SAC(learning_rate=0.25), 0, 1)
-    return AnyRun(pathlib.Path(), members, None, Plan(7), None)
+    return AnyRun(pathlib.Path(), members, None, dict(steps=7), None)
 
 
 def told(run, *rows, videos=()):

@@ -25,8 +25,8 @@ from eqsim_zoo.training._train import ended
 ZOO = pathlib.Path(__file__).parents[2] / "zoo" / "pyproject.toml"
 POINTS = tomllib.loads(ZOO.read_text())["project"]["entry-points"]["eqsim.commands"]
 SHORT = "--steps 120 --episode-length 10 --pool-size 4 --turns 6 --evaluations 2"
-PLAN = zoo.Plan(
-    120, episode_length=10, pool_size=4, turns=6, evaluations=2, num_seeds=2
+PLAN = dict(
+    steps=120, episode_length=10, pool_size=4, turns=6, evaluations=2, num_seeds=2
 )
 
 
@@ -82,7 +82,7 @@ def test_trained_by_the_place_of_its_class(capsys):
 
 def test_started_in_python(capsys):
     agents = [Search(), Search(rate=1.0)]
-    zoo.train(agents, Rail(), PLAN, out="a")
+    zoo.train(zoo.Run(agents, Rail(), **PLAN), out="a")
     status, _, err = run(capsys, "eval a")
     assert status == 2 and "started in Python" in err and "`--env module:Class`" in err
     status, out, err = run(capsys, "eval a --env toys:Rail --episodes 4 --json")
@@ -102,7 +102,7 @@ def test_started_in_python(capsys):
 
 def test_another_environment_than_trained(capsys, monkeypatch):
     monkeypatch.setitem(eqsim.ENVS._registered, "wide", lambda: Rail(edge=9.0))
-    zoo.train(Search(), Rail(), PLAN, out="a")
+    zoo.train(zoo.Run(Search(), Rail(), **PLAN), out="a")
     with pytest.warns(EnvironmentWarning, match="Rail.edge: 5.0 in the run, 9.0 here"):
         zoo.load_run("a", agent=Search(), env=eqsim.make("wide"))
     with warnings.catch_warnings():
@@ -144,7 +144,7 @@ class Unregistered(Search):
 
 
 def test_agent_that_is_not_registered(capsys):
-    zoo.train(Unregistered(), Rail(), PLAN, out="a")
+    zoo.train(zoo.Run(Unregistered(), Rail(), **PLAN), out="a")
     status, _, err = run(capsys, "eval a --env toys:Rail")
     assert status == 2 and "no agent of the class 'Unregistered'" in err
     assert "load_run('a', agent=..., env=...)" in err
