@@ -60,7 +60,7 @@ def work(out: pathlib.Path, number: int) -> None:
     if (out / "config.json").exists():
         zoo.resume(out, agent=agent, env=env, **told)
     else:
-        folder = zoo.RunFolder(out, overwrite=True)
+        folder = out
         zoo.train(zoo.Run(agent, env, **plan), out=folder, **told)
     print(ENDED)
 

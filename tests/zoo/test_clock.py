@@ -40,7 +40,7 @@ class Restless(AbstractCallback):
         for file in self.folder.iterdir():
             os.utime(file, (1.8e9 + shift, 1.8e9 + shift))
         if turn.counters.turn == self.stop:
-            turn.control.stop = "the test ends here"
+            turn.stop = "the test ends here"
 
     def close(self):
         pass
@@ -82,7 +82,7 @@ def test_run_and_resume(whole, jumping, tmp_path):
     for best in (False, True):
         one, two = (load_run(x, best=best, **AGENT) for x in (out, whole.folder))
         assert bits(one.state) == bits(two.state)
-        counters = [x.about["counters"] | {"seconds": 0.0} for x in (one, two)]
+        counters = [x.counters._replace(seconds=0.0) for x in (one, two)]
         assert counters[0] == counters[1]
     rows = read_metrics(out)
     assert without_times(rows) == without_times(read_metrics(whole.folder))

@@ -82,7 +82,7 @@ def same(folder, whole):
     for best in (False, True):
         one, two = (load_run(x, best=best, **AGENT) for x in (folder, whole.folder))
         assert bits(one.state) == bits(two.state)
-        untimed = [{**x.about["counters"], "seconds": 0.0} for x in (one, two)]
+        untimed = [x.counters._replace(seconds=0.0) for x in (one, two)]
         assert untimed[0] == untimed[1]
     one, two = (read_metrics(x) for x in (folder, whole.folder))
     assert without_times(one) == without_times(two)

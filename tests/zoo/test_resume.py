@@ -1,6 +1,5 @@
 """A run that was stopped, however that happened, ends as if it had not been."""
 
-import json
 import os
 import pathlib
 import shutil
@@ -27,6 +26,7 @@ from eqsim_zoo.runs import (
     read_about,
     read_metrics,
 )
+from eqsim_zoo.runs.folders import read_run
 from eqsim_zoo.training import (
     AbstractCallback,
     Checkpoint,
@@ -83,7 +83,7 @@ def same(result, whole, agent=Search()):
     times = {"seconds": 0.0}
     assert result.counters._replace(**times) == whole.counters._replace(**times)
     for folder in (result.folder, whole.folder):
-        assert (folder / "curves.png").stat().st_size > 10_000
+        assert (folder / "curves.png").exists()
     one, two = (read_metrics(folder) for folder in (result.folder, whole.folder))
     assert without_times(one) == without_times(two)
     tables = [
@@ -147,7 +147,7 @@ from zoo.search import Search
 from eqsim_zoo import Run, train
 from eqsim_zoo.training import Checkpoint
 agent = AGENTS.get(sys.argv[2], Search())
-train(agent, Rail(), Plan(**{args}), out=sys.argv[1], callbacks=[Checkpoint(0.0)])
+train(Run(agent, Rail(), **{args}), out=sys.argv[1], callbacks=[Checkpoint(0.0)])
 """
 
 
@@ -204,7 +204,7 @@ def test_longer(whole, tmp_path):
         resume(out, **AGENT)
     result = resume(out, more_steps=200, **AGENT)
     assert bits(result.state) == bits(whole.state)
-    assert load_run(out, **AGENT).plan.steps == 400
+    assert load_run(out, **AGENT).run.steps == 400
     with pytest.raises(
         ValueError, match="`steps` must be an integer of at least 0, got -1"
     ):
@@ -226,10 +226,10 @@ def test_another_agent_is_refused(whole):
         pytest.raises(ValueError, match=words),
     ):
         resume(folder, more_steps=10, agent=Search(), env=Rail(3))
-    with pytest.raises(
-        ValueError, match="Pass the `agent` .Search. and the `env` .Rail."
-    ):
-        resume(folder, more_steps=10)
+    with pytest.raises(ValueError, match="'Search' is registered. Pass the `agent`"):
+        resume(folder, more_steps=10, env=Rail())
+    with pytest.raises(ValueError, match="environment as an object .Rail."):
+        resume(folder, more_steps=10, agent=Search())
     with pytest.raises(FileNotFoundError, match="is not the folder of a run"):
         resume(folder.parent)
 
@@ -249,26 +249,17 @@ def test_another_agent_is_refused(whole):
         ),
     ),
 )
-def test_another_environment_causes_a_warning(whole, tmp_path, change, words):
-    env = change(Rail())
+def test_another_environment_causes_a_warning(whole, change, words):
     with pytest.warns(EnvironmentWarning, match=words):
-        load_run(whole.folder, agent=Search(), env=env)
-    out = tmp_path / "run"
+        read_run(whole.folder, Search(), change(Rail()), learns=False)
+
+
+def test_a_longer_run_stores_the_environment_in_which_it_goes_on(whole, tmp_path):
+    out, env = tmp_path / "run", Rail(spring=1.0)
     shutil.copytree(whole.folder, out)
-    with pytest.warns(EnvironmentWarning, match=words):
+    with pytest.warns(EnvironmentWarning, match="spring"):
         resume(out, agent=Search(), env=env, more_steps=10)
-    # The longer run stores the environment in which it went on.
     load_run(out, agent=Search(), env=env)
-
-
-def test_runs_without_a_description_of_the_environment_load(whole, tmp_path):
-    """Runs of earlier versions have only its name."""
-    out = tmp_path / "run"
-    shutil.copytree(whole.folder, out)
-    config = json.loads((out / "config.json").read_text())
-    assert config.pop("environment")
-    (out / "config.json").write_text(json.dumps(config))
-    load_run(out, agent=Search(), env=Rail(frame_skip=2))
 
 
 def test_a_damaged_run_is_refused(tmp_path):

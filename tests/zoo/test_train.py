@@ -1,5 +1,6 @@
 """The loop of all agents, beside plain loops that do the same."""
 
+import json
 import warnings
 
 import equinox as eqx
@@ -16,11 +17,11 @@ from zoo.states import bits, without_times
 import eqsim
 from eqsim import AbstractOnlineAgent
 from eqsim.testing import probes
-from eqsim_zoo import load_run, PPO, Run, RunFolder, SAC, train
+from eqsim_zoo import load_run, PPO, Run, SAC, train
 from eqsim_zoo.blocks import Learner, mean_metrics, training_env
 from eqsim_zoo.blocks._environments import member_key, pool_key
-from eqsim_zoo.runs import Counters, read_metrics
-from eqsim_zoo.runs.run import counters_from_json
+from eqsim_zoo.runs import read_metrics
+from eqsim_zoo.runs.run import Counters
 from eqsim_zoo.training import Checkpoint, RunWarning
 from eqsim_zoo.training._loop import advance, nonfinite_steps
 from eqsim_zoo.training._turn import Report
@@ -129,11 +130,11 @@ def test_a_pool_with_wrappers_outside():
     more=st.integers(0, 10_000),
     pace=st.integers(1, 10_000),
 )
-def test_plan(steps, turns, evaluations, more, pace):
+def test_turns_and_evaluations(steps, turns, evaluations, more, pace):
     """All steps are taken, and less than one iteration too many, also where the first one
     takes more, as with a warm-up."""
     first = pace + more
-    plan = dict(steps=steps, turns=turns, evaluations=evaluations)
+    plan = Run("ppo", "ant", steps, turns=turns, evaluations=evaluations)
     now, evaluated = Counters(), 0
     while now.steps < plan.steps:
         n = plan.iterations(now)
@@ -210,7 +211,7 @@ def test_bad_numbers_end_the_run(tmp_path, after, words):
     )
     assert "learning rate" in text
     run = load_run(out, agent=agent, env=Rail())
-    assert run.about["counters"]["turn"] == last["turn"] - 1
+    assert run.counters.turn == last["turn"] - 1
     assert np.isfinite(run.state.best).all()
 
 
@@ -250,9 +251,9 @@ def test_what_fails_a_member():
     assert not advance(Counters(), one, 1, (), 11).failed
 
 
-def test_counters_of_earlier_versions():
-    stored = {"turn": 3, "seen": [[0, "return"]], "failed": [[1, "text"]]}
-    assert counters_from_json(stored) == Counters(turn=3, failed=((1, "text"),))
+def test_counters_are_read_from_json():
+    counters = Counters(turn=3, failed=((1, "text"),), evaluated=(None, 2.0))
+    assert Counters.from_json(json.loads(json.dumps(counters._asdict()))) == counters
 
 
 def test_steps_that_are_not_finite_are_described():
@@ -396,16 +397,16 @@ def test_what_makes_no_sense(tmp_path):
         for value in values:
             words = f"`{name}` must be an integer of at least [01], got {value}"
             with pytest.raises(ValueError, match=words):
-                change = {"steps": 10} | {name: value}
-                train(Run(Search(), rail, **change), out=tmp_path / "no")
+                Run(Search(), rail, **{"steps": 10} | {name: value})
     with pytest.raises(ValueError, match="may differ only in array values.* `sizes`"):
         train(Run([Search(), Search(sizes=(1,))], rail, 10))
     with pytest.raises(ValueError, match="Leave it out: `train` adds"):
-        train(Run(Search(), eqsim.AutoReset(eqsim.TimeLimit(rail, 5)), 10))
+        again = eqsim.AutoReset(eqsim.TimeLimit(rail, 5))
+        train(Run(Search(), again, 10), out=tmp_path / "no")
     # The type checker of the tests looks at one item of a list, drawn at random.
     words = r"`agent\[1\]` must be an agent|AbstractAgent"
     with pytest.raises(TypeError, match=words):
-        train(Run([Search(), Rail()], rail, 10))
+        Run([Search(), Rail()], rail, 10)
     assert not (tmp_path / "no").exists()
 
 
@@ -417,6 +418,6 @@ def test_existing_runs_are_kept(tmp_path):
     with pytest.raises(FileExistsError, match="eqsim resume"):
         train(Run(Search(), Rail(), **plan), out=tmp_path)
     assert (tmp_path / "metrics.csv").read_text() == before
-    train(Run(Search(), Rail(), 8, **SHORT), out=RunFolder(tmp_path, overwrite=True))
+    train(Run(Search(), Rail(), 8, **SHORT), out=tmp_path, overwrite=True)
     assert len(read_metrics(tmp_path)) == 1
     assert (tmp_path / "notes.txt").read_text() == "mine"

@@ -9,7 +9,7 @@ from zoo.search import Search
 
 import eqsim
 from eqsim.render import NoOpenGL
-from eqsim_zoo import Run, RunFolder, train
+from eqsim_zoo import Run, train
 from eqsim_zoo.runs.members import members_of
 from eqsim_zoo.training import AbstractCallback, RunWarning, Video, video as _video
 
@@ -52,7 +52,7 @@ class Announced(AbstractCallback):
         pass
 
     def turn(self, turn):
-        self.names += [path.name for path in turn.control.videos]
+        self.names += [path.name for path in turn.videos]
 
     def close(self):
         pass
@@ -86,13 +86,13 @@ def test_files(monkeypatch, tmp_path):
     monkeypatch.setattr(
         _video, "write_episode", lambda path, _, *x: sizes.append(x) or path.touch()
     )
-    out = RunFolder(tmp_path / "run", overwrite=True)
+    out = {"out": tmp_path / "run", "overwrite": True}
     video = Video(4, width=40, height=30)
-    train(Run(Search(), Rail(), **PLAN), callbacks=[video], out=out)
+    train(Run(Search(), Rail(), **PLAN), callbacks=[video], **out)
     folder = tmp_path / "run" / "videos"
     (folder / "mine.gif").touch()
     assert (folder / "steps_0000000160.gif").exists() and sizes == [(40, 30)]
-    train(Run(Search(), Rail(), **PLAN), out=out)
+    train(Run(Search(), Rail(), **PLAN), **out)
     assert [path.name for path in folder.iterdir()] == ["mine.gif"]
 
 
@@ -120,9 +120,7 @@ def test_errors(tmp_path):
     with pytest.raises(ValueError, match="needs a folder of the run: pass `out`"):
         train(Run(Search(), Rail(), **PLAN), callbacks=[Video()])
     never = dict(steps=160, episode_length=10, evaluations=0, pool_size=4)
-    with pytest.raises(
-        ValueError, match="the plan has none or there is no environment"
-    ):
+    with pytest.raises(ValueError, match="the run has none or there is no environment"):
         train(Run(Search(), Rail(), **never), out=tmp_path, callbacks=[Video()])
 
 

@@ -116,6 +116,8 @@ def read_config(folder: pathlib.Path) -> dict[str, Any]:
             if not isinstance(config["run"][name], str | None):
                 raise ValueError(f"`{name}` is {config['run'][name]!r}, not a name")
         Run(**{**config["run"], "agent": "", "data": None})
+        if not isinstance(config["environment"], dict):
+            raise ValueError("`environment` has no values by name")
         _ = config["env"], config["data"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
@@ -153,11 +155,13 @@ def write_config(folder: pathlib.Path, run: Run, given: bool) -> None:
     _replace(folder, config)
 
 
-def extend_config(folder: pathlib.Path, steps: int) -> None:
-    """Write another number of steps to `config.json`."""
+def extend_config(folder: pathlib.Path, run: Run) -> None:
+    """Write the number of steps of a longer run to `config.json`, and the environment in
+    which it goes on."""
     config = read_config(folder)
-    config["run"]["steps"] = steps
-    _replace(folder, config)
+    config["run"]["steps"] = run.steps
+    env = None if run.env is None else run.environment()
+    _replace(folder, config | {"env": env_name(env), "environment": env_values(env)})
 
 
 def _replace(folder: pathlib.Path, config: dict[str, Any]) -> None:
@@ -415,16 +419,16 @@ def warn_if_different(
     **Arguments:**
 
     - `folder`: folder of the run.
-    - `config`: content of its `config.json`. Values that it does not have, such as those of
-        fields added since, are not compared.
+    - `config`: content of its `config.json`. Values that it does not have are
+        not compared.
     """
     if env is None or config["env"] == env_name(None):
         return
     lines = []
     if config["env"] != env_name(env):
         lines.append(f"  environment: {config['env']} in the run, {env_name(env)} here")
-    stored, ours = config.get("environment"), env_values(env)
-    for name, theirs in (stored if isinstance(stored, dict) else {}).items():
+    stored, ours = config["environment"], env_values(env)
+    for name, theirs in stored.items():
         if name in ours and ours[name] != theirs:
             lines.append(f"  {name}: {_pair(theirs, ours[name])}")
     if not lines:

@@ -220,7 +220,7 @@ def resume(
         if more_steps:
             run = run.longer(more_steps)
             if is_first():
-                extend_config(folder, run.steps)
+                extend_config(folder, run)
         elif counters.steps >= run.steps:
             raise ValueError(
                 f"The run in {str(folder)!r} is complete: {counters.steps:,} of "
