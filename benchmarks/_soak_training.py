@@ -60,8 +60,7 @@ def work(out: pathlib.Path, number: int) -> None:
     if (out / "config.json").exists():
         zoo.resume(out, agent=agent, env=env, **told)
     else:
-        folder = out
-        zoo.train(zoo.Run(agent, env, **plan), out=folder, **told)
+        zoo.train(zoo.Run(agent, env, **plan), out=out, overwrite=True, **told)
     print(ENDED)
 
 

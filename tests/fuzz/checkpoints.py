@@ -83,7 +83,7 @@ class Kind:
         elif action == 2:
             body = body + bytes(rng.choice((1, 8, 1_000_000)))
         else:
-            name = rng.choice(("about", "leaves", "versions"))
+            name = rng.choice(("about", "versions"))
             value = changed(rng, json.loads(metadata[name]))
             metadata[name] = json.dumps(value)
         if isinstance(header, dict) and isinstance(header.get("__metadata__"), dict):

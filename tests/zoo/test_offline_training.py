@@ -83,11 +83,10 @@ def test_stopped_and_resumed(name, data, tmp_path):
         data = dataclasses.replace(data, action=low[None] + steps * half)
     about = data.about._replace(random_return=-10.0, expert_return=0.0)
     data = dataclasses.replace(data, about=about)
-    args = {"eval_env": env, "out": tmp_path / "whole"}
-    whole = zoo.train(zoo.Run(agent, None, **QUICK, data=data), **args)
-    args = {"eval_env": env, "out": tmp_path / "stopped", "callbacks": [Signal(3)]}
+    run = zoo.Run(agent, env, **QUICK, data=data)
+    whole = zoo.train(run, out=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        zoo.train(zoo.Run(agent, None, **QUICK, data=data), **args)
+        zoo.train(run, out=tmp_path / "stopped", callbacks=[Signal(3)])
     resumed = zoo.resume(tmp_path / "stopped", agent=agent, env=env, data=data)
     assert bits(resumed.state) == bits(whole.state)
     assert resumed.counters.steps == 60
@@ -117,8 +116,8 @@ from toys import Rail
 import eqsim_zoo as zoo
 agent = zoo.Offline(zoo.IQL(hidden=(8,)), batch_size=16, num_updates=5)
 data = zoo.data.load_data(sys.argv[2])
-plan, told = zoo.Plan(**{args}), [zoo.training.Checkpoint(0.0)]
-zoo.train(agent, data, plan, eval_env=Rail(), out=sys.argv[1], callbacks=told)
+run, told = zoo.Run(agent, Rail(), **{args}, data=data), [zoo.training.Checkpoint(0.0)]
+zoo.train(run, out=sys.argv[1], callbacks=told)
 """
 
 
@@ -181,7 +180,7 @@ def test_without_an_environment(data, tmp_path):
     args = {"agent": practising(AGENTS["bc"]), "data": data}
     assert zoo.resume(tmp_path, more_steps=5, **args).counters.steps == 65
     assert zoo.load_run(tmp_path, **args).state is not None
-    with pytest.raises(ValueError, match="trained on a dataset without"):
+    with pytest.raises(ValueError, match="dataset without an environment"):
         zoo.load_run(tmp_path, **args).environment()
     with pytest.raises(
         ValueError, match="`SAC` needs an environment for its initial state"

@@ -1,4 +1,4 @@
-"""From what the library raises to sentences."""
+"""What the commands print: errors as sentences, tables, and results as JSON."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Environments of runs that are named on the command line."""
+"""Commands that read runs: `eqsim eval`, `eqsim runs compare`, and runs in `eqsim view`."""
 
 import json
 import pathlib

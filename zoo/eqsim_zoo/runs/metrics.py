@@ -1,4 +1,6 @@
-"""Metrics files: one row per turn and member."""
+"""Metrics files, with one row per turn and member, and the learning curves drawn from
+them.
+"""
 
 import csv
 import errno

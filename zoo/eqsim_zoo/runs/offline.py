@@ -1,4 +1,6 @@
-"""Offline training: adapters between datasets and the training loop."""
+"""Agents that learn from datasets in the loop of online agents: `Offline` around the
+agent, `Recorded` around an environment that has a dataset.
+"""
 
 import dataclasses
 import functools as ft

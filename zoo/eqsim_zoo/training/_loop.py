@@ -1,4 +1,6 @@
-"""Detection of non-finite values in a turn, and their messages."""
+"""The loop of all agents: turns until there are enough steps, with evaluations, rows of
+metrics, callbacks, and the members whose numbers are not finite.
+"""
 
 import dataclasses
 import time

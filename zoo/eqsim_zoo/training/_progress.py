@@ -1,6 +1,8 @@
-"""One run by several processes, each with its devices: `jax.distributed`.
+"""What a run has to do with its surroundings: several processes, progress on a screen,
+and signals.
 
-All of them take the same turns; the first one writes and speaks.
+In a run of several processes (`jax.distributed`), all take the same turns; the first one
+writes and prints.
 """
 
 import abc

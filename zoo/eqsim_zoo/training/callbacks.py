@@ -1,4 +1,6 @@
-"""Callbacks: what a run does after each turn, besides training."""
+"""Callbacks: what a run does after each turn, besides training. They write metrics,
+checkpoints and curves, end a run early, and hand metrics to other programs.
+"""
 
 import abc
 import dataclasses

@@ -1,4 +1,9 @@
-"""Statistics of an evaluation, one for each member."""
+"""Evaluation of agents: episodes with deterministic actions, their statistics for each
+member, and statistics over seeds.
+
+`evaluate` runs one agent; the loop calls an `Evaluator`, whose program for all members is
+compiled while the first turn is.
+"""
 
 import dataclasses
 from collections.abc import Callable
