@@ -221,7 +221,7 @@ def test_full_disk_keeps_the_old_file(tmp_path):
     path = tmp_path / "last.ckpt"
     save_checkpoint(path, state(), {"turn": 1})
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, limits[1]))
     try:
         with pytest.raises(OSError, match="File too large") as error:
             save_checkpoint(path, state(2.0), {"turn": 2})

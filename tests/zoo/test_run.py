@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import errno
 import functools as ft
 import json
 import re
@@ -23,7 +24,7 @@ from eqsim_zoo import Run
 from eqsim_zoo.runs import find_preset, presets
 from eqsim_zoo.runs._presets import _TABLE
 from eqsim_zoo.runs.fields import build, describe, full_name
-from eqsim_zoo.runs.folders import read_run, write_config
+from eqsim_zoo.runs.folders import locked, read_run, write_config
 from eqsim_zoo.runs.run import prior_of, with_skills
 
 
@@ -272,10 +273,10 @@ def test_domain_randomization_by_name():
 
 
 REFUSED = {
-    "`skills` must be": lambda: Run("x", "y", 1, skills=2),
-    "`settings` must be": lambda: Run("x", "y", 1, settings=[1]),
-    "`options` must be": lambda: Run("x", "y", 1, options=None),
-    r"`sweep\['rate'\]` must be a list": lambda: Run("x", "y", 1, sweep={"rate": 0.1}),
+    "skills": lambda: Run("x", "y", 1, skills=2),
+    "settings": lambda: Run("x", "y", 1, settings=[1]),
+    "options": lambda: Run("x", "y", 1, options=None),
+    "sweep": lambda: Run("x", "y", 1, sweep={"rate": 0.1}),
     r"`sweep\['r'\]` must be a list": lambda: Run("x", "y", 1, sweep={"r": []}),
     "`settings` is for an `agent`": lambda: Run(Search(), "y", 1, settings={"rate": 1}),
     "`pipeline` is for an `env`": lambda: Run("x", Rail(), 1, pipeline="spring"),
@@ -291,7 +292,7 @@ REFUSED = {
 }
 
 
-# Without the type checks of the tests, as users and files have it.
+# Of the first ones, the type checks of the tests raise.
 @pytest.mark.parametrize("words", REFUSED)
 def test_runs_that_cannot_be_made(names, words):
     with pytest.raises((ValueError, TypeError), match=words):
@@ -330,3 +331,42 @@ def test_each_preset_is_one(names):
     if agent in ("ppo", "shac"):
         # The learning rate reaches zero at the end.
         assert float(longer.members.agent(0).anneal_steps) == 3e6
+
+
+# Locks of folders.
+
+
+def test_one_process_at_a_time(tmp_path):
+    """The lock is free again after the block, also after an exception."""
+    with pytest.raises(KeyError), locked(tmp_path):
+        with pytest.raises(FileExistsError, match="choose another folder"):
+            with locked(tmp_path):
+                pass
+        raise KeyError
+    with locked(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("code", (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP))
+def test_file_systems_without_locks(tmp_path, monkeypatch, code):
+    def flock(*_):
+        raise OSError(code, "no locks")
+
+    monkeypatch.setattr(pytest.importorskip("fcntl"), "flock", flock)
+    # A file that an earlier run left does not look like another process.
+    (tmp_path / ".lock").touch()
+    ran = []
+    with pytest.warns(UserWarning, match="has no locks: make sure that no other"):
+        with locked(tmp_path):
+            ran.append(True)
+    assert ran
+
+
+def test_other_errors_are_raised(tmp_path, monkeypatch):
+    def flock(*_):
+        raise OSError(errno.EIO, "broken disk")
+
+    monkeypatch.setattr(pytest.importorskip("fcntl"), "flock", flock)
+    with pytest.raises(OSError, match="broken disk"):
+        with locked(tmp_path):
+            pass
