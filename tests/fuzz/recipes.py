@@ -68,7 +68,7 @@ class Kind:
                 plan = changed(rng, plan)
             known = {f.name for f in dataclasses.fields(Run)}
             if isinstance(plan, dict) and {*plan} <= known:
-                made = Run(**({"agent": name, "env": None, "steps": 1} | plan))
+                made = _run({"agent": name, "env": None, "steps": 1} | plan)
                 assert made.iterations(Counters()) >= 1
                 made.iterations(Counters(1, 1, 1))
                 made.longer(rng.choice((0, 1e6, 3)))
@@ -100,7 +100,15 @@ class Kind:
             run = changed(rng, run)
         if isinstance(run, dict) and {*run} >= {"agent", "env", "steps"}:
             if {*run} <= {f.name for f in dataclasses.fields(Run)}:
-                made = Run(**run)
+                made = _run(run)
                 made.environment()
                 str(made)
                 json.dumps([describe(made.members.agent(0)), made.members.labels()])
+
+
+def _run(fields) -> Run:
+    """A run; a wrong type is refused as a wrong value is, as where files are read."""
+    try:
+        return Run(**fields)
+    except TypeError as error:
+        raise ValueError(str(error)) from error

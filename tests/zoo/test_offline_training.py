@@ -213,7 +213,7 @@ def test_where_data_and_environment_do_not_fit(data):
         agent.iterate(agent.init(jr.key(0), Rail()), Rail())
     with pytest.raises(ValueError, match="`PPO` is on-policy and cannot be trained"):
         zoo.train(zoo.Run(zoo.PPO(), Rail(), **QUICK, data=data))
-    with pytest.raises(TypeError, match="cannot be trained in an environment alone"):
+    with pytest.raises(ValueError, match="cannot be trained in an environment alone"):
         zoo.train(zoo.Run(AGENTS["bc"], Rail(), **QUICK))
 
 

@@ -16,8 +16,7 @@ from eqsim_zoo.blocks._ranges import _RANGES
 AGENTS = sorted(
     (
         cls
-        for module in (zoo, offline)
-        for cls in vars(module).values()
+        for cls in vars(zoo).values()
         if inspect.isclass(cls)
         and issubclass(cls, eqsim.AbstractAgent)
         and not cls.__name__.startswith("Abstract")

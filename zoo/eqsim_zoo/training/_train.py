@@ -254,12 +254,16 @@ def _checkpoint(
     folder: pathlib.Path, path: pathlib.Path, run: Run, source: Any
 ) -> tuple[Any, Counters]:
     about = read_about(path)
-    agents, counters = about.get("agents"), about.get("counters")
-    if not describes_agents(agents) or not isinstance(counters, dict):
-        raise ValueError(f"{str(path)!r} is not the checkpoint of a run: no `agents`.")
+    agents, stored = about.get("agents"), about.get("counters")
+    known = isinstance(stored, dict) and {*stored} <= {*Counters._fields}
+    if not describes_agents(agents) or not known:
+        raise ValueError(
+            f"{str(path)!r} is not the checkpoint of a run, which has `agents` and "
+            "`counters` in its metadata."
+        )
     check_agents(folder, agents, run.members)
     state, _ = load_checkpoint(path, run.members.skeleton(source))
-    return state, Counters.from_json(counters)
+    return state, Counters.from_json(stored)
 
 
 def load_run(
