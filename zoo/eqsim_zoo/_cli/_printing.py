@@ -1,4 +1,4 @@
-"""What the commands print: errors as sentences, tables, and results as JSON."""
+"""Output of the commands: errors as sentences, tables, and results as JSON."""
 
 import sys
 from collections.abc import Iterator

@@ -180,7 +180,7 @@ def read_names(argv: Sequence[str]) -> Names:
 
 
 class _Start(NamedTuple):
-    """What the options change.
+    """Defaults of the options of an agent.
 
     - `preset`: preset of agent and environment; None if there is none.
     - `agent`: agent with the values of the preset, in `Offline` if it learns from a dataset.

@@ -157,7 +157,7 @@ def write_config(folder: pathlib.Path, run: Run, given: bool) -> None:
 
 def extend_config(folder: pathlib.Path, run: Run) -> None:
     """Write the number of steps of a longer run to `config.json`, and the environment in
-    which it goes on."""
+    which it continues."""
     config = read_config(folder)
     config["run"]["steps"] = run.steps
     env = None if run.env is None else run.environment()

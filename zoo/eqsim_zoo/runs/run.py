@@ -92,7 +92,7 @@ def _tuples(value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What is trained, in what, and for how long.
+    """A training run: agents, an environment or a dataset, and its length.
 
     **Arguments:**
 

@@ -145,7 +145,7 @@ class Loop:
 
     **Arguments:**
 
-    - `run`: what is trained.
+    - `run`: the run.
     - `source`: environment or dataset that the agents learn from.
     - `state`, `counters`: state of all members, and what was counted.
     - `evaluator`: evaluator of the members.

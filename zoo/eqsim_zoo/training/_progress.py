@@ -1,5 +1,4 @@
-"""What a run has to do with its surroundings: several processes, progress on a screen,
-and signals.
+"""Surroundings of a run: several processes, progress on a screen, and signals.
 
 In a run of several processes (`jax.distributed`), all take the same turns; the first one
 writes and prints.

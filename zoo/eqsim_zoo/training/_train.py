@@ -43,7 +43,7 @@ from .evaluation import Evaluation, Evaluator
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What came of a run: returned by `train` and `resume`, and read by `load_run`.
+    """Result of a run, which `train` and `resume` return and `load_run` reads.
 
     **Arguments:**
 

@@ -31,7 +31,7 @@ class Turn:
 
     **Arguments:**
 
-    - `run`: what is trained.
+    - `run`: the run.
     - `counters`: steps, iterations and time so far.
     - `rows`: metrics, one row per member.
     - `evaluation`: evaluation after this turn; None if there was none.

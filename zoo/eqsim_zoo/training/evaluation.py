@@ -341,7 +341,7 @@ class Evaluator:
 
     **Arguments:**
 
-    - `run`: what is trained.
+    - `run`: the run.
     - `state`: state or its shapes.
     """
 
