@@ -47,7 +47,7 @@ class Result:
 
     **Arguments:**
 
-    - `run`: what was trained.
+    - `run`: the run.
     - `state`: state of all members, with an axis of members if there are several.
     - `counters`: turns, steps and seconds.
     - `evaluations`: steps and evaluation, for each one of this call, with an axis of
