@@ -92,7 +92,7 @@ def evaluate_run(
             notes.append(line)
     if first is not None:
         means = np.where(np.isfinite(found.mean()), found.mean(), -np.inf)
-        path, member = run.folder / "episode.gif", int(np.argmax(means))
+        path, member = pathlib.Path(folder) / "episode.gif", int(np.argmax(means))
         write_episode(path, _episode(run, member, key) if member else first.result())
         screen.print(f"wrote {path}")
     if as_json:
@@ -142,12 +142,13 @@ def _skills(run: Result, key: Any, episodes: int) -> Iterator[str]:
         yield skill_line(paths)
         name = f"skills_{member}.png" if run.members.many else "skills.png"
         title = f"{type(agent).__name__} on {env_name(run.environment())}"
+        path = pathlib.Path(run.folder or ".") / name
         try:
-            write_skills(paths, run.folder / name, title)
+            write_skills(paths, path, title)
         except (OSError, ImportError) as error:
             yield f"No plot was written: {error}"
         else:
-            yield f"wrote {run.folder / name}"
+            yield f"wrote {path}"
 
 
 def _episode(run: Result, member: int, key: Any) -> Episode:

@@ -254,7 +254,8 @@ def _checkpoint(
     folder: pathlib.Path, path: pathlib.Path, run: Run, source: Any
 ) -> tuple[Any, Counters]:
     about = read_about(path)
-    agents, stored = about.get("agents"), about.get("counters")
+    agents: Any = about.get("agents")
+    stored: Any = about.get("counters")
     known = isinstance(stored, dict) and {*stored} <= {*Counters._fields}
     if not describes_agents(agents) or not known:
         raise ValueError(
@@ -327,7 +328,7 @@ def _go(
                 told = evaluator, observers, shown
                 loop = Loop(run, source, state, counters, *told, begin)
                 # The loop gives memory of states away: keep no other name for them.
-                start = state = None
+                del start, state
                 loop.go(interrupt)
             finally:
                 for observer in observers:
