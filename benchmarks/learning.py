@@ -72,7 +72,7 @@ def main() -> None:
     print(text)
 
 
-def _rewarded() -> list[tuple[str, str]]:
+def _rewarded() -> list[tuple[str, ...]]:
     """Return presets whose returns measure learning; skills are in `skills.py`."""
     return [pair for pair, make in presets().items() if make().skills is None]
 

@@ -21,7 +21,6 @@ from _training import command, draw, kept, train
 
 import eqsim
 import eqsim_zoo as zoo
-from eqsim_zoo.runs import Offline, Recorded
 
 
 EXPLANATION = """\
@@ -147,7 +146,8 @@ def _record(options) -> None:
 
 def _learn(agent: str, name: str, options) -> dict[str, Any]:
     steps, settings = AGENTS[agent]
-    more = [word for setting in settings for word in ("--set", setting)]
+    pairs = [setting.split("=") for setting in settings]
+    more = [word for name, x in pairs for word in (f"--{name.replace('_', '-')}", x)]
     own = ("--data", str(_file(options, name)), "--num-seeds", "3")
     own += ("--steps", f"{steps * options.share:g}", "--turns", "20")
     folder = _folder(options, agent, name)
@@ -247,8 +247,8 @@ def _ours(options, steps):
     data = zoo.data.Dataset.create(
         *(steps[name] for name in names), np.zeros(len(steps["rewards"]), bool)
     )
-    agent = Offline(zoo.IQL(), num_updates=200)
-    env = Recorded(eqsim.make("half_cheetah"), data)
+    agent = zoo.Offline(zoo.IQL(), num_updates=200)
+    env = zoo.runs.Recorded(eqsim.make("half_cheetah"), data)
     turn = eqx.filter_jit(agent.iterate)
     state = [turn(agent.init(jax.random.key(0), env), env)[0]]
 

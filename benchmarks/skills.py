@@ -104,7 +104,7 @@ def _run(seed: int, options) -> dict[str, Any]:
     shutil.copy(folder / "skills.png", drawn)
     shutil.copy(folder / "curves.png", drawn.with_stem(f"{drawn.stem}_curves"))
     run = zoo.load_run(folder)
-    length = run.plan.episode_length
+    length = run.run.episode_length
     paths = zoo.skills.follow_skills(
         run.members.agent(0),
         run.state,

@@ -34,14 +34,14 @@ MISTAKES = {
     "eqsim.rollout(Rail, policy, key, 3)": "got the class `Rail`. Pass an instance",
     "eqsim.rollout(env, agent, key, 3)": "`eqsim.agent_policy(agent, state)`",
     "eqsim.rollout(env, zoo.ES, key, 3)": "got the class `ES`",
-    "zoo.train(zoo.ES, env, plan)": "`agent` must be an agent, got the class `ES`",
-    "zoo.train([agent, zoo.ES], env, plan)": "`agent[1]` must be an agent",
-    "zoo.train(env, agent, plan)": "`source` must be an environment or a dataset, got an",
-    "zoo.train(agent, Rail, plan)": "`source` must be an environment or a dataset",
-    "zoo.train(agent, env, 1000)": "`plan` must be a `Plan`, got 1000",
-    "zoo.train(agent, env, plan, eval_env='ant')": "`eval_env` must be an environment",
-    "zoo.train(agent, env, plan, callbacks=[zoo.training.CSV])": "`callbacks[0]` must be",
-    "zoo.train(agent, env, plan, callbacks=zoo.training.CSV())": "must be a sequence",
+    "zoo.Run(zoo.ES, env, 100)": "`agent` must be an agent, got the class `ES`",
+    "zoo.Run([agent, zoo.ES], env, 100)": "`agent[1]` must be an agent",
+    "zoo.Run(env, agent, 100)": "`agent` must be an agent, got an",
+    "zoo.Run(agent, Rail, 100)": "`env` must be an environment, a name or None, got",
+    "zoo.Run(agent, env, 100, eval_env='ant')": "`eval_env` must be an environment",
+    "zoo.train(agent)": "`run` must be a `Run`",
+    "zoo.train(run, callbacks=[zoo.training.CSV])": "`callbacks[0]` must be",
+    "zoo.train(run, callbacks=zoo.training.CSV())": "must be a sequence",
     "agent.init(key, Rail)": "`env` must be an environment, got the class `Rail`",
     "zoo.evaluate(zoo.ES, None, env, key)": "`agent` must be an agent",
     "zoo.evaluate(agent, env, None, key)": "`env` must be an environment of eqsim, got",
@@ -53,7 +53,8 @@ import jax.numpy as jnp, jax.random as jr
 import eqsim, eqsim_zoo as zoo
 from toys import push as policy, Rail
 
-env, agent, plan, key = Rail(), zoo.ES(), zoo.Plan(100), jr.key(0)
+env, agent, key = Rail(), zoo.ES(), jr.key(0)
+run = zoo.Run(agent, env, 100)
 state, zero = env.reset(key)[0], jnp.zeros(2)
 found = []
 for text in json.load(sys.stdin):

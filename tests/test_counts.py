@@ -61,8 +61,8 @@ COUNTS = {
     "PPO.policy_hidden[1]": lambda n: zoo.PPO(policy_hidden=(4, n)),
     "SAC.critic_hidden[0]": lambda n: zoo.SAC(critic_hidden=(n,)),
     "SmallCNN.strides[0]": lambda n: zoo.vision.SmallCNN(strides=(n, 2, 1)),
-    "num_seeds": lambda n: zoo.Plan(10, num_seeds=n),
-    "episodes": lambda n: zoo.Plan(10, episodes=n),
+    "num_seeds": lambda n: zoo.Run("ppo", "ant", 10, num_seeds=n),
+    "episodes": lambda n: zoo.Run("ppo", "ant", 10, episodes=n),
 }
 
 
@@ -80,10 +80,11 @@ def check_all() -> None:
     assert ActionRepeat(ENV, three).dt == ActionRepeat(ENV, 3).dt
     agent = zoo.PPO(num_minibatches=np.int64(4), policy_hidden=[np.int32(8), 4])
     assert type(agent.num_minibatches) is type(agent.policy_hidden[0]) is int
-    assert zoo.Plan(1e3) == zoo.Plan(np.int64(1000)) == zoo.Plan(1000)
+    run = lambda steps: zoo.Run("ppo", "ant", steps)
+    assert run(1e3) == run(np.int64(1000)) == run(1000)
     for steps in (1.5, np.inf, np.nan, True, "10", 0):
         with pytest.raises(ValueError, match="`steps` must be an integer of at"):
-            zoo.Plan(steps)
+            run(steps)
     with pytest.raises(ValueError, match="`PPO.policy_hidden` must be a tuple of int"):
         zoo.PPO(policy_hidden=64)
 

@@ -22,7 +22,7 @@ importlib.machinery.PathFinder.find_spec = find_visible
 """
 
 SIMULATES = """
-import eqsim, eqsim_zoo, eqsim_zoo.offline, eqsim_zoo.skills, jax
+import eqsim, eqsim_zoo, eqsim_zoo.skills, jax
 
 env = eqsim.make("point_mass")
 policy = lambda obs, key: jax.numpy.ones(1)

@@ -88,10 +88,7 @@ def ant(path: pathlib.Path, run: pathlib.Path) -> None:
     if not (run / "best.ckpt").exists():
         preset = eqsim_zoo.runs.find_preset("ppo", "ant")
         assert preset is not None
-        recipe = eqsim_zoo.runs.Recipe("ppo", "ant").complete()
-        out = eqsim_zoo.RunFolder(run, recipe=recipe)
-        plan = eqsim_zoo.Plan(preset.steps)
-        eqsim_zoo.train(preset.agent, eqsim.make("ant"), plan, out=out, progress=True)
+        eqsim_zoo.train(preset, out=run, progress=True)
     trained = eqsim_zoo.load_run(run, best=True)
     agent, env = trained.members.agent(0), trained.environment()
     policy = eqsim.agent_policy(agent, trained.state)

@@ -49,16 +49,6 @@ def environment(name: str, pipeline: str | None) -> AbstractEnv:
         raise CommandError(f"Cannot make {name!r}: {error}") from error
 
 
-def check_not_imported(what: str, name: str) -> None:
-    """Raise `CommandError` if a file names an environment by `module:object`: only names
-    given by the user import a module."""
-    if is_import_path(name):
-        raise CommandError(
-            f"{what} names the environment {name!r}. Modules named by files are not "
-            f"imported: if you trust this one, pass `--env {name}`."
-        )
-
-
 def physics(name: str | None) -> AbstractPipeline | None:
     """Return the pipeline with a name; None without a name."""
     if name is None:

@@ -13,14 +13,14 @@ from rich.text import Text
 
 from .._policies import AbstractController
 from .._rollout import rollout
-from ..envs import AbstractEnv
+from ..envs import AbstractEnv, check_not_imported
 from ..io import load, load_mjcf, open_arrays
 from ..model import System
 from ..plugins import CommandError, RUNS
 from ..randomize import AbstractRandomizer
 from ..viewer import as_environment, export, launch
 from ..wrappers import DomainRandomization
-from ._inventory import at_least_one, check_not_imported, environment, physics, preset
+from ._inventory import at_least_one, environment, physics, preset
 from ._simulation_commands import RandomPolicy
 
 
@@ -134,7 +134,7 @@ def _arrays(path: pathlib.Path, pipeline: str | None, env: str | None) -> Subjec
             if {"q", "dt", "env"} <= names:
                 name = env or str(file["env"])
                 if env is None:
-                    check_not_imported(repr(str(path)), name)
+                    check_not_imported(name, repr(str(path)))
                 return _recording(file["q"], file["dt"], name, pipeline)
         robot = load(path) if "header" in names and env is None else None
         if isinstance(robot, System):

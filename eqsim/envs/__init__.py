@@ -17,7 +17,11 @@ from ._env import (
     Timestep as Timestep,
 )
 from ._humanoids import Humanoid as Humanoid, HumanoidStandup as HumanoidStandup
-from ._make import is_import_path as is_import_path, make as make
+from ._make import (
+    check_not_imported as check_not_imported,
+    is_import_path as is_import_path,
+    make as make,
+)
 from ._pendulums import (
     InvertedDoublePendulum as InvertedDoublePendulum,
     InvertedPendulum as InvertedPendulum,

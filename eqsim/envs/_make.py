@@ -28,6 +28,23 @@ def is_import_path(name: str) -> bool:
     return _PATH.fullmatch(name) is not None and not plugin
 
 
+def check_not_imported(name: str, source: str) -> None:
+    """Raise `ValueError` if a file names an environment by `module:object`: only names
+    given by the user import a module.
+
+    **Arguments:**
+
+    - `name`: name of an environment, as read from the file.
+    - `source`: the file, for the message.
+    """
+    if is_import_path(name):
+        raise ValueError(
+            f"{source} names the environment {name!r}. Modules named by files are not "
+            f"imported: if you trust this one, pass the environment, on the command line "
+            f"`--env {name}`, in Python `eqsim.make({name!r})`."
+        )
+
+
 def import_env(name: str) -> Callable:
     """Import the class or function that a name `module:object` refers to.
 

@@ -78,8 +78,8 @@ def _example():
 @pytest.mark.quick_cases("ppo, parts", "sac, parts")
 def test_acts_as_the_agent(case, tmp_path):
     agent, env = CASES[case]
-    plan = zoo.Plan(256, episode_length=10, turns=4, evaluations=0, pool_size=4)
-    result = zoo.train(agent, env, plan, out=tmp_path / "run")
+    plan = dict(steps=256, episode_length=10, turns=4, evaluations=0, pool_size=4)
+    result = zoo.train(zoo.Run(agent, env, **plan), out=tmp_path / "run")
     act = _example().load_policy(tmp_path / "run" / "last.ckpt")
     ours = jax.jit(lambda obs: agent.act(result.state, obs))
     _, timestep = env.reset(jax.random.key(0))
@@ -96,10 +96,10 @@ def test_acts_as_the_agent(case, tmp_path):
 
 def test_members_and_settings(tmp_path):
     agents = [zoo.PPO(**PPO), zoo.PPO(**PPO | {"learning_rate": 0.01})]
-    plan = zoo.Plan(
-        128, episode_length=10, turns=2, evaluations=0, pool_size=4, num_seeds=2
+    plan = dict(
+        steps=128, episode_length=10, turns=2, evaluations=0, pool_size=4, num_seeds=2
     )
-    result = zoo.train(agents, Rail(), plan, out=tmp_path / "run")
+    result = zoo.train(zoo.Run(agents, Rail(), **plan), out=tmp_path / "run")
     load, obs = _example().load_policy, np.array([0.3, -0.2, 0.1, 1.0])
     for member in range(4):
         act = load(tmp_path / "run" / "last.ckpt", member)
@@ -129,13 +129,13 @@ def test_code_of_the_page(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(FILE.parent)
     monkeypatch.setitem(eqsim.AGENTS._registered, "ppo", zoo.PPO)
-    recipe = zoo.runs.Recipe("ppo", "inverted_pendulum", {"num_envs": 64}).complete()
-    plan = zoo.Plan(2048, turns=2, evaluations=1, episodes=2, pool_size=8)
+    settings = {"num_envs": 64}
+    plan = dict(turns=2, evaluations=1, episodes=2, pool_size=8)
+    run = zoo.Run("ppo", "inverted_pendulum", 2048, settings=settings, **plan)
     namespace = {}
     # With JAX's default settings.
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
-        env, out = recipe.environment(), zoo.RunFolder("runs/pendulum", recipe=recipe)
-        zoo.train(recipe.agents(), env, plan, out=out)
+        zoo.train(run, out="runs/pendulum")
         for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
             exec(compile(block, PAGE.name, "exec"), namespace)
 

@@ -80,8 +80,8 @@ def test_commands(folder, capsys):
     assert len(lines) >= 7
     agent = eqsim_zoo.PPO(num_envs=64)
     sys.path.append(str(folder))
-    plan = eqsim_zoo.Plan(4096, episode_length=20, turns=2, evaluations=1, pool_size=8)
+    plan = dict(steps=4096, episode_length=20, turns=2, evaluations=1, pool_size=8)
     env = eqsim.make("swing_up:SwingUp")
-    eqsim_zoo.train(agent, env, plan, out="runs/python")
+    eqsim_zoo.train(eqsim_zoo.Run(agent, env, **plan), out="runs/python")
     for line in lines:
         assert main(line.split()[1:]) == 0, f"{line}: {capsys.readouterr().err}"

@@ -11,9 +11,9 @@ import jax.random as jr
 import numpy as np
 
 import eqsim
-from eqsim_zoo import PPO
-from eqsim_zoo.runs import load_checkpoint, load_run, read_about, save_checkpoint
-from eqsim_zoo.runs._run import BEST, CONFIG, LAST
+from eqsim_zoo import load_run, PPO, Run
+from eqsim_zoo.runs import load_checkpoint, read_about, save_checkpoint
+from eqsim_zoo.runs.folders import BEST, CONFIG, LAST
 
 from .mutations import changed, damaged, foreign
 
@@ -83,7 +83,7 @@ class Kind:
         elif action == 2:
             body = body + bytes(rng.choice((1, 8, 1_000_000)))
         else:
-            name = rng.choice(("about", "leaves", "versions"))
+            name = rng.choice(("about", "versions"))
             value = changed(rng, json.loads(metadata[name]))
             metadata[name] = json.dumps(value)
         if isinstance(header, dict) and isinstance(header.get("__metadata__"), dict):
@@ -120,21 +120,12 @@ class Kind:
 
 def _written_run(folder) -> dict[str, bytes]:
     """The files of a run that has not begun to learn."""
-    from eqsim_zoo.runs._config import agents_of, write_config
-    from eqsim_zoo.runs._folder import open_run, run_env
-    from eqsim_zoo.runs._members import members_of
-    from eqsim_zoo.runs._plan import Plan
-    from eqsim_zoo.runs._recipe import Recipe
-    from eqsim_zoo.runs._run import Run
+    from eqsim_zoo.runs.folders import agents_of, read_run, write_config
 
-    settings = {"num_envs": 4, "hidden": [8]}
-    recipe = Recipe("ppo", "point_mass", _accepted(settings))
-    plan = Plan(1000, pool_size=0)
-    members = members_of(recipe.agents(), plan.seed, plan.num_seeds)
-    run = Run(folder, members, recipe.environment(), plan, recipe)
-    write_config(run)
-    run = open_run(folder, learns=False)
-    skeleton = run.members.skeleton(run_env(run))
+    settings = _accepted({"num_envs": 4, "hidden": [8]})
+    write_config(folder, Run("ppo", "point_mass", 1000, settings=settings), False)
+    run = read_run(folder, learns=False)
+    skeleton = run.members.skeleton(run.source())
     zeros = jax.tree.map(_zeros, skeleton)
     about = {"agents": agents_of(run.members), "env": "x", "counters": {}}
     save_checkpoint(folder / LAST, zeros, about)

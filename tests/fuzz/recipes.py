@@ -1,15 +1,12 @@
-"""Recipes, plans, settings and skills from JSON and from text."""
+"""Runs, settings and skills from JSON and from text."""
 
 import dataclasses
 import json
 from random import Random
 
 import eqsim
-from eqsim_zoo.runs import Plan
-from eqsim_zoo.runs._plan import Counters, counters_from_json
-from eqsim_zoo.runs._recipe import Recipe, recipe_from_json
-from eqsim_zoo.runs._settings import build, describe, parse
-from eqsim_zoo.runs._skill_priors import prior_of, with_skills
+from eqsim_zoo.runs.fields import build, describe
+from eqsim_zoo.runs.run import Counters, prior_of, Run, with_skills
 
 from .mutations import changed, damaged, value, word
 
@@ -29,7 +26,7 @@ _OPTIONS = ({}, {"frame_skip": 2}, {"reset_noise": 0.1}, {"no_such": 1})
 
 
 class Kind:
-    """Law: agents, environments and plans are made, or `ValueError` is raised."""
+    """Law: agents, environments and runs are made, or `ValueError` is raised."""
 
     REFUSALS = (ValueError, eqsim.plugins.PluginError)
     WRITES = ()
@@ -54,10 +51,8 @@ class Kind:
                 text = damaged(rng, text.encode(errors="replace")).decode(
                     errors="replace"
                 )
-            found = parse(
-                self.agents[name], key if rng.random() < 0.9 else word(rng), text
-            )
-            build(self.makers[name], {key: found})
+            key = key if rng.random() < 0.9 else word(rng)
+            build(self.makers[name], {key: text})
         elif action == 1:
             settings = self.settings[name]
             for _ in range(rng.choice((1, 1, 2, 3))):
@@ -66,15 +61,14 @@ class Kind:
                 agent = build(self.makers[name], json.loads(json.dumps(settings)))
                 json.dumps(describe(agent))
         elif action == 2:
-            self._attempt_recipe(rng, name)
+            self._attempt_run(rng, name)
         elif action == 3:
-            plan = dataclasses.asdict(Plan(1000))
+            plan = {"seed": 0, "turns": 100, "evaluations": 10, "planned": 0}
             for _ in range(rng.choice((1, 1, 2))):
                 plan = changed(rng, plan)
-            if isinstance(plan, dict) and {*plan} <= {
-                f.name for f in dataclasses.fields(Plan)
-            }:
-                made = Plan(**({"steps": 1} | plan))
+            known = {f.name for f in dataclasses.fields(Run)}
+            if isinstance(plan, dict) and {*plan} <= known:
+                made = _run({"agent": name, "env": None, "steps": 1} | plan)
                 assert made.iterations(Counters()) >= 1
                 made.iterations(Counters(1, 1, 1))
                 made.longer(rng.choice((0, 1e6, 3)))
@@ -87,21 +81,34 @@ class Kind:
             prior_of(word(rng))
         else:
             stored = json.loads(json.dumps(Counters()._asdict()))
-            counters_from_json(stored)
+            Counters.from_json(stored)
             prior_of(
                 f"{rng.choice(('one_hot', 'uniform', 'normal', word(rng)))}:{word(rng)[:20]}"
             )
 
-    def _attempt_recipe(self, rng: Random, name: str):
-        recipe = dataclasses.asdict(
-            Recipe(name, "point_mass", dict(self.settings[name]), skills=None)
-        )
-        recipe["options"] = rng.choice(_OPTIONS)
+    def _attempt_run(self, rng: Random, name: str):
+        run = {
+            "agent": name,
+            "env": "point_mass",
+            "steps": 100,
+            "settings": dict(self.settings[name]),
+            "options": rng.choice(_OPTIONS),
+        }
         if rng.random() < 0.3:
-            recipe["sweep"] = {"learning_rate": [1e-3, 1e-4]}
+            run["sweep"] = {"learning_rate": [1e-3, 1e-4]}
         for _ in range(rng.choice((1, 1, 1, 2, 3))):
-            recipe = changed(rng, recipe)
-        made = recipe_from_json(recipe)
-        made.environment()
-        made.agents()
-        made.complete()
+            run = changed(rng, run)
+        if isinstance(run, dict) and {*run} >= {"agent", "env", "steps"}:
+            if {*run} <= {f.name for f in dataclasses.fields(Run)}:
+                made = _run(run)
+                made.environment()
+                str(made)
+                json.dumps([describe(made.members.agent(0)), made.members.labels()])
+
+
+def _run(fields) -> Run:
+    """A run; a wrong type is refused as a wrong value is, as where files are read."""
+    try:
+        return Run(**fields)
+    except TypeError as error:
+        raise ValueError(str(error)) from error

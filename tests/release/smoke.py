@@ -52,7 +52,7 @@ def eqsim_zoo() -> None:
     command(*words.split())
     command("resume", "run", "--steps", "1e3")
     assert "return" in command("eval", "run", "--episodes", "4")
-    assert zoo.load_run("run").about["counters"]
+    assert zoo.load_run("run").counters.steps
 
 
 def eqsim_example() -> None:

@@ -16,7 +16,7 @@ from zoo.agents import AGENTS, init
 from eqsim import Generalized, load_mjcf, Positional, Spring
 from eqsim.testing import probes
 from eqsim_zoo import blocks
-from eqsim_zoo.runs._members import members_of
+from eqsim_zoo.runs.members import members_of
 
 
 COMPILED = "length", "checkpoint_every"

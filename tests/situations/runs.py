@@ -15,7 +15,7 @@ from zoo.states import bits
 from zoo.test_train import NAN_AGENTS, RareNaN
 
 from eqsim.testing import probes
-from eqsim_zoo import load_run, Plan, resume, train
+from eqsim_zoo import load_run, resume, Run, train
 from eqsim_zoo.runs import read_metrics
 from eqsim_zoo.training import AbstractCallback, Interrupted, Terminated
 
@@ -29,9 +29,9 @@ def members(rng) -> None:
     seeds, pool = int(rng.integers(2, 4)), int(rng.choice([0, 8]))
     agent, env = AGENTS[name], Rail()  # Its initial states are random.
     plan = {"steps": 600, "pool_size": pool} | SHORT
-    every = train(agent, env, Plan(seed=seed, num_seeds=seeds, **plan))
+    every = train(Run(agent, env, seed=seed, num_seeds=seeds, **plan))
     member = int(rng.integers(seeds))
-    alone = train(agent, env, Plan(seed=seed + member, **plan))
+    alone = train(Run(agent, env, seed=seed + member, **plan))
     picked = every.members.pick(every.state, member)
     numbers = lambda tree: jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
     for one, other in zip(numbers(picked), numbers(alone.state), strict=True):
@@ -51,7 +51,7 @@ def nan_rewards(rng) -> None:
             warnings.simplefilter("ignore")
             out = pathlib.Path(folder) / "run"
             try:
-                result = train(NAN_AGENTS[name], env, Plan(400, **plan), out=out)
+                result = train(Run(NAN_AGENTS[name], env, 400, **plan), out=out)
             except FloatingPointError as error:
                 assert "rewards (terms: `distance`) were not" in str(error), error
                 ends.append("failed")
@@ -83,13 +83,15 @@ def interrupted(rng) -> None:
     """Ctrl-C and SIGTERM end a run after a turn; resumed, it is that without a signal."""
     number = signal.SIGINT if rng.random() < 0.5 else signal.SIGTERM
     kind = Interrupted if number == signal.SIGINT else Terminated
-    plan = Plan(400, seed=int(rng.integers(1000)), pool_size=8, **SHORT | {"turns": 8})
+    plan = dict(
+        steps=400, seed=int(rng.integers(1000)), pool_size=8, **SHORT | {"turns": 8}
+    )
     turn, agent, env = int(rng.integers(1, 8)), Search(), Rail()
-    whole = train(agent, env, plan)
+    whole = train(Run(agent, env, **plan))
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "run"
         try:
-            train(agent, env, plan, out=out, callbacks=[_Signal(turn, number)])
+            train(Run(agent, env, **plan), out=out, callbacks=[_Signal(turn, number)])
         except kind as error:
             result = error.result
         else:

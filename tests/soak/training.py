@@ -33,11 +33,11 @@ DISK = 20_000_000
 """Size of the disk that is filled, bytes; the run itself takes less."""
 
 
-def _setting(number: int) -> tuple[Any, eqsim.AbstractEnv, zoo.Plan]:
+def _setting(number: int) -> tuple[Any, eqsim.AbstractEnv, dict[str, int]]:
     agent = zoo.PPO(num_envs=16, unroll_length=8, policy_hidden=(8,), value_hidden=(8,))
     turns = TURNS * (1 + number)
-    plan = zoo.Plan(
-        turns * 16 * 8,
+    plan = dict(
+        steps=turns * 16 * 8,
         episode_length=50,
         pool_size=16,
         turns=turns,
@@ -52,15 +52,14 @@ def work(out: pathlib.Path, number: int) -> None:
     agent, env, plan = _setting(number)
     told: dict[str, Any] = {"callbacks": [Checkpoint(0.0)]}
     last = out / "last.ckpt"
-    if last.exists() and read_about(last)["counters"]["steps"] >= plan.steps:
+    if last.exists() and read_about(last)["counters"]["steps"] >= plan["steps"]:
         # Its process was ended after the last checkpoint.
         print(ENDED)
         return
     if (out / "config.json").exists():
         zoo.resume(out, agent=agent, env=env, **told)
     else:
-        folder = zoo.RunFolder(out, overwrite=True)
-        zoo.train(agent, env, plan, out=folder, **told)
+        zoo.train(zoo.Run(agent, env, **plan), out=out, overwrite=True, **told)
     print(ENDED)
 
 

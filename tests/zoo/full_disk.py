@@ -5,10 +5,10 @@ import pathlib
 import pytest
 from safetensors import SafetensorError
 
-from eqsim_zoo.runs import _tensors
+from eqsim_zoo.runs import checkpoints
 
 
-save_file = _tensors.save_file
+save_file = checkpoints.save_file
 
 
 @pytest.fixture
@@ -23,5 +23,5 @@ def no_room(monkeypatch):
             )
         save_file(arrays, path, metadata)
 
-    monkeypatch.setattr(_tensors, "save_file", write)
+    monkeypatch.setattr(checkpoints, "save_file", write)
     return names

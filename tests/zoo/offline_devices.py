@@ -19,7 +19,7 @@ import jax.tree_util as jtu
 import numpy as np
 
 import eqsim_zoo as zoo
-from eqsim_zoo import offline, vision
+from eqsim_zoo import vision
 
 
 def placed(state):
@@ -44,14 +44,14 @@ data = zoo.data.Dataset.create(
     ~over,
 )
 agent = {
-    "bc": lambda: offline.BC(
+    "bc": lambda: zoo.BC(
         hidden=(8,),
         encoder=vision.Impala(widths=(2,), blocks=1, outputs=4),
         augmentations=(vision.RandomCrop(2),),
     ),
-    "cql": lambda: offline.CQL(hidden=(8,), num_actions=2),
+    "cql": lambda: zoo.CQL(hidden=(8,), num_actions=2),
 }[sys.argv[2]]()
-learner = offline.Offline(agent, batch_size=32, num_updates=3)
+learner = zoo.Offline(agent, batch_size=32, num_updates=3)
 env = data
 with jax.set_mesh(zoo.blocks.device_mesh()):
     state = eqx.filter_jit(learner.init)(jr.key(0), env)

@@ -56,12 +56,17 @@ with jax.set_mesh(zoo.blocks.device_mesh()):
             out.write_text(json.dumps(found))
     else:
         result = zoo.train(
-            agent,
-            eqsim.make("point_mass")
-            if sys.argv[5] == "ppo"
-            else observed_action_reward(),
-            # Few iterations: each enlarges a difference in rounding by more than tenfold.
-            zoo.Plan(1024, episode_length=8, turns=4, evaluations=2, episodes=4),
+            zoo.Run(
+                agent,
+                eqsim.make("point_mass")
+                if sys.argv[5] == "ppo"
+                else observed_action_reward(),
+                1024,
+                episode_length=8,
+                turns=4,
+                evaluations=2,
+                episodes=4,
+            ),
             out=out,
             callbacks=[zoo.training.Video()] if sys.argv[5] == "ppo" else [],
         )

@@ -14,8 +14,8 @@ import eqsim_zoo as zoo
 from eqsim import AbstractAgent
 from eqsim.testing import probes
 from eqsim.wrappers import OneHotSkills, Skills
-from eqsim_zoo import blocks, offline, vision
-from eqsim_zoo.runs._recorded import OfflineState
+from eqsim_zoo import blocks, vision
+from eqsim_zoo.runs.offline import OfflineState
 
 
 ENV = blocks.training_env(probes.point_mass(), 5, 0, jr.key(0))
@@ -23,10 +23,10 @@ BOUNDS = jnp.tile(jnp.array([[-1.0, 1.0]]), (2, 1))
 SMALL = {"hidden": (5,)}
 ENCODER = vision.SmallCNN(widths=(2,), kernels=(4,), strides=(4,), outputs=4)
 OFFLINE = {
-    "bc": offline.BC(**SMALL),
-    "awac": offline.AWAC(**SMALL, normalize_observations=True),
-    "discrete_cql": offline.DiscreteCQL(levels=3, **SMALL),
-    "td3_bc": offline.TD3BC(**SMALL),
+    "bc": zoo.BC(**SMALL),
+    "awac": zoo.AWAC(**SMALL, normalize_observations=True),
+    "discrete_cql": zoo.DiscreteCQL(levels=3, **SMALL),
+    "td3_bc": zoo.TD3BC(**SMALL),
 }
 
 
@@ -70,7 +70,7 @@ def test_online(agent):
 def test_offline(agent):
     state = agent.create(jr.key(0), jnp.zeros(4), BOUNDS)
     check(agent, state, lambda key: jr.normal(key, (4,)))
-    held = offline.Offline(agent)
+    held = zoo.Offline(agent)
     check(held, OfflineState(state, jr.key(0)), lambda key: jr.normal(key, (4,)))
 
 
@@ -81,7 +81,7 @@ def test_skills():
 
 
 def test_goals():
-    agent = offline.GCBC(agent=offline.BC(**SMALL))
+    agent = zoo.GCBC(agent=zoo.BC(**SMALL))
     obs = {"observation": jnp.zeros(4), "achieved_goal": jnp.zeros(2)}
     state = agent.create(jr.key(0), obs, BOUNDS)
     obs |= {"desired_goal": jnp.zeros(2)}
@@ -108,7 +108,7 @@ def test_images_and_vectors(shared):
 
 
 def test_images_alone():
-    agent = offline.BC(encoder=ENCODER, **SMALL)
+    agent = zoo.BC(encoder=ENCODER, **SMALL)
     draw = lambda key: draw_views(key)["camera"]
     check(agent, agent.create(jr.key(0), draw(jr.key(0)), BOUNDS), draw)
 

@@ -20,7 +20,7 @@ import eqsim_zoo as zoo
 from eqsim import AutoReset, testing, TimeLimit
 from eqsim.testing import probes
 from eqsim_zoo import blocks
-from eqsim_zoo.runs._members import members_of
+from eqsim_zoo.runs.members import members_of
 
 
 each = pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)

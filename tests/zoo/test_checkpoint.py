@@ -18,26 +18,13 @@ from hypothesis import given, HealthCheck, settings, strategies as st
 from zoo.states import bits
 
 from eqsim_zoo import SAC
-from eqsim_zoo.blocks import DeterministicPolicy, MLP
-from eqsim_zoo.blocks._heads import GaussianPolicy
 from eqsim_zoo.runs import CheckpointError, load_checkpoint, read_about, save_checkpoint
-from eqsim_zoo.runs._config import agents_of, check_agents
-from eqsim_zoo.runs._members import members_of
-from eqsim_zoo.runs._tensors import write_tensors
-from eqsim_zoo.vision import EncodedNetwork, Encoders
+from eqsim_zoo.runs.checkpoints import write_tensors
+from eqsim_zoo.runs.folders import agents_of, check_agents
+from eqsim_zoo.runs.members import members_of
 
 
-LEAF = {"path": "", "shape": [1], "dtype": "float32"}
-BAD = (
-    {"about": None},
-    {"about": [1]},
-    {"leaves": 3},
-    {"leaves": [LEAF | {"path": {}}]},
-    {"leaves": [LEAF | {"path": None}]},
-    {"leaves": [LEAF | {"shape": "1"}]},
-    {"leaves": [LEAF | {"shape": [1.5]}]},
-    {"leaves": [{"path": "", "shape": [1]}]},
-)
+BAD = ({"about": None}, {"about": [1]})
 
 
 class Part(eqx.Module):
@@ -90,8 +77,6 @@ def test_any_program_reads_the_arrays(written):
         metadata = file.metadata()
     assert json.loads(metadata["versions"])["jax"] == jax.__version__
     assert json.loads(metadata["about"])["turn"] == 3
-    weight = {"path": "['part'].weight", "shape": [2, 3], "dtype": "float64"}
-    assert weight in json.loads(metadata["leaves"])
 
 
 def test_files_have_the_permissions_of_other_files(tmp_path):
@@ -145,7 +130,7 @@ def test_damage_is_named(written, tmp_path):
         (data[:-5], "is damaged"),
         (data[:-1] + b"?", "its checksum is wrong"),
         (data + b"more", "is damaged"),
-        (data.replace(b"checkpoint-2", b"checkpoint-9", 1), "'eqsim-checkpoint-9'"),
+        (data.replace(b"checkpoint-3", b"checkpoint-9", 1), "'eqsim-checkpoint-9'"),
         (data[:100], "is damaged"),
     ):
         path.write_bytes(wrong)
@@ -165,14 +150,14 @@ def test_foreign_files(tmp_path, content):
         load_checkpoint(tmp_path / "nothing", state())
 
 
-def forged(written, path, arrays=None, **changes):
-    """Write a checkpoint whose metadata or arrays are changed on purpose, with the right
+def forged(written, path, **changes):
+    """Write a checkpoint whose metadata are changed on purpose, with the right
     checksum."""
     with safetensors.safe_open(written, "numpy") as file:
         metadata, names = file.metadata(), file.keys()
         found = {name: file.get_tensor(name) for name in names}
     changes = {name: json.dumps(value) for name, value in changes.items()}
-    write_tensors(path, found if arrays is None else arrays, metadata | changes)
+    write_tensors(path, found, metadata | changes)
 
 
 @pytest.mark.parametrize("changes", BAD, ids=str)
@@ -182,19 +167,6 @@ def test_metadata_of_other_types_are_one_error(written, tmp_path, changes):
     for read in (read_about, lambda p: load_checkpoint(p, state())):
         with pytest.raises(CheckpointError, match="its metadata are invalid"):
             read(path)
-
-
-def test_arrays_that_differ_from_their_description(written, tmp_path):
-    path = tmp_path / "x.ckpt"
-    forged(written, path, {})
-    with pytest.raises(CheckpointError, match="differ from its metadata"):
-        load_checkpoint(path, state())
-    with safetensors.safe_open(written, "numpy") as file:
-        arrays = {name: file.get_tensor(name) for name in file.keys()}
-    arrays["['count']"] = np.zeros(3, np.int32)
-    forged(written, path, arrays)
-    with pytest.raises(CheckpointError, match=r"count'\] is int32\[3\], but is descr"):
-        load_checkpoint(path, state())
 
 
 def test_foreign_tensors(tmp_path):
@@ -249,7 +221,7 @@ def test_full_disk_keeps_the_old_file(tmp_path):
     path = tmp_path / "last.ckpt"
     save_checkpoint(path, state(), {"turn": 1})
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, limits[1]))
     try:
         with pytest.raises(OSError, match="File too large") as error:
             save_checkpoint(path, state(2.0), {"turn": 2})
@@ -269,20 +241,6 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     (left / ".tmp1").write_text("half of a file")
     save_checkpoint(tmp_path / "last.ckpt", state())
     assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
-
-
-def test_leaves_that_were_removed(tmp_path):
-    """A checkpoint of TD3+BC from when its policy had a deviation that was never used."""
-    network = MLP.create(jr.key(0), (3, 4, 2), dtype=jnp.zeros(()).dtype)
-    see = lambda policy: (EncodedNetwork(Encoders({}), policy), jnp.arange(5))
-    old = see(GaussianPolicy(network, jnp.zeros(2)))
-    new = see(DeterministicPolicy(network))
-    save_checkpoint(tmp_path / "old.ckpt", old)
-    found, _ = load_checkpoint(tmp_path / "old.ckpt", new)
-    assert bits(found) == bits(new)
-    save_checkpoint(tmp_path / "new.ckpt", new)
-    with pytest.raises(CheckpointError, match=r"raw: missing in the file"):
-        load_checkpoint(tmp_path / "new.ckpt", old)
 
 
 def test_fields_that_were_added():

@@ -12,7 +12,7 @@ from zoo.search import Search
 from zoo.states import bits, without_times
 from zoo.test_resume import AGENT, ARGS
 
-from eqsim_zoo import load_run, Plan, resume, train
+from eqsim_zoo import load_run, resume, Run, train
 from eqsim_zoo.runs import read_metrics
 from eqsim_zoo.training import AbstractCallback, Checkpoint
 
@@ -40,7 +40,7 @@ class Restless(AbstractCallback):
         for file in self.folder.iterdir():
             os.utime(file, (1.8e9 + shift, 1.8e9 + shift))
         if turn.counters.turn == self.stop:
-            turn.control.stop = "the test ends here"
+            turn.stop = "the test ends here"
 
     def close(self):
         pass
@@ -58,7 +58,7 @@ def jumping(monkeypatch):
 def whole(tmp_path_factory):
     """A run with a steady clock."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    return train(Search(), Rail(), Plan(**ARGS), out=folder)
+    return train(Run(Search(), Rail(), **ARGS), out=folder)
 
 
 @pytest.mark.slow
@@ -75,14 +75,14 @@ def test_run_and_resume(whole, jumping, tmp_path):
 
     begin = time.monotonic()
     observers = lambda stop: [Restless(out, stop), Saving(0)]
-    train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=observers(5))
+    train(Run(Search(), Rail(), **ARGS), out=out, callbacks=observers(5))
     resume(out, **AGENT, callbacks=observers(0))
     took = time.monotonic() - begin
     assert saves == [*range(1, whole.counters.turn + 1)]
     for best in (False, True):
         one, two = (load_run(x, best=best, **AGENT) for x in (out, whole.folder))
         assert bits(one.state) == bits(two.state)
-        counters = [x.about["counters"] | {"seconds": 0.0} for x in (one, two)]
+        counters = [x.counters._replace(seconds=0.0) for x in (one, two)]
         assert counters[0] == counters[1]
     rows = read_metrics(out)
     assert without_times(rows) == without_times(read_metrics(whole.folder))

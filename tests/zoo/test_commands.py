@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import tomllib
+import warnings
 
 import entrypoints
 import jax
@@ -24,20 +25,24 @@ from zoo.states import without_times
 import eqsim
 import eqsim_zoo as zoo
 from eqsim._cli import main
-from eqsim.plugins import COMMANDS
+from eqsim.plugins import COMMANDS, RUNS
 from eqsim.testing import probes
 from eqsim_zoo import load_run
 from eqsim_zoo._cli import view_run
-from eqsim_zoo.runs import Preset, read_about, read_metrics
-from eqsim_zoo.runs._help import field_descriptions
+from eqsim_zoo._cli._train import agent_options, field_help
+from eqsim_zoo.runs import EnvironmentWarning, read_about, read_metrics
 from eqsim_zoo.runs._presets import _TABLE
-from eqsim_zoo.runs._settings import options
+from eqsim_zoo.runs.folders import write_config
+from eqsim_zoo.training._train import ended
 
 
 ZOO = pathlib.Path(__file__).parents[2] / "zoo" / "pyproject.toml"
 PUBLISHED = tomllib.loads(ZOO.read_text())["project"]["entry-points"]
 POINTS, AGENTS = PUBLISHED["eqsim.commands"], PUBLISHED["eqsim.agents"]
 SHORT = "--steps 120 --episode-length 10 --pool-size 4 --turns 6 --evaluations 2"
+PLAN = dict(
+    steps=120, episode_length=10, pool_size=4, turns=6, evaluations=2, num_seeds=2
+)
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +55,8 @@ def names(monkeypatch, tmp_path):
     for name, make in (("ppo", zoo.PPO), ("dads", zoo.DADS), ("iql", zoo.IQL)):
         monkeypatch.setitem(eqsim.AGENTS._registered, name, make)
     monkeypatch.setitem(eqsim.ENVS._registered, "rail", Rail)
+    monkeypatch.setattr(RUNS, "_plugins", {})
+    monkeypatch.setitem(RUNS._registered, "zoo", view_run)
     monkeypatch.chdir(tmp_path)
 
 
@@ -74,21 +81,24 @@ def test_help(capsys):
 
 def test_a_run(capsys, tmp_path):
     """Trained, made longer, evaluated and compared; `resume` knows all by name."""
-    line = f"train search rail {SHORT} --set rate=0.2 --num-envs 3 --seed 5"
+    line = f"train search rail {SHORT} --rate 0.2 --num-envs 3 --seed 5"
     line += " --activation RELU"
     status, out, err = run(capsys, line)
     assert status == 0 and not err
     assert (
-        "with its defaults, as there is no preset: 120 steps, into runs/search-rail"
-        in out
+        "search on rail: 120 steps, with its defaults, as there is no preset, into "
+        "runs/search-rail" in out
     )
     assert "100 % 120 steps" in out and "± (95 %)" in out
     folder = tmp_path / "runs" / "search-rail"
     config = json.loads((folder / "config.json").read_text())
-    assert config["recipe"]["settings"]["rate"] == 0.2
-    assert config["recipe"]["settings"]["activation"] == "RELU"
-    assert config["agents"][0]["fields"]["num_envs"] == 3
-    assert config["plan"]["seed"] == 5 and config["plan"]["episode_length"] == 10
+    fields = config["agents"][0]["fields"]
+    assert (fields["rate"], fields["activation"], fields["num_envs"]) == (
+        0.2,
+        "RELU",
+        3,
+    )
+    assert config["run"]["seed"] == 5 and config["run"]["episode_length"] == 10
     status, _, err = run(capsys, line)
     assert status == 2 and "eqsim resume runs/search-rail" in err
     status, _, err = run(capsys, "resume runs/search-rail")
@@ -101,9 +111,9 @@ def test_a_run(capsys, tmp_path):
     best = read_about(folder / "best.ckpt")["counters"]["steps"]
     assert status == 0 and f"after {best} steps" in out
     env, policy = view_run(str(folder))
-    state = load_run(folder, best=True).state
+    agent, state = load_run(folder, best=True).member(0)
     _, timestep = env.reset(jax.random.key(0))
-    expected = load_run(folder, best=True).members.agent(0).act(state, timestep.obs)
+    expected = agent.act(state, timestep.obs)
     assert jax.numpy.array_equal(policy(timestep.obs, jax.random.key(1)), expected)
     status, out, _ = run(capsys, "runs compare runs/search-rail --out two.png")
     assert status == 0 and "search-rail 180" in out
@@ -141,8 +151,7 @@ def test_animations_of_a_run(capsys, tmp_path):
 
 def test_fields_of_the_agent_are_options(capsys, monkeypatch, tmp_path):
     """Typed, documented, with the values of the preset as defaults."""
-    preset = Preset(Search(rate=0.7), steps=64, episode_length=9)
-    monkeypatch.setitem(_TABLE, ("search", "rail"), lambda: preset)
+    preset(monkeypatch, rate=0.7)
     status, out, _ = run(capsys, "train search rail --help")
     assert status == 0 and "--rate FLOAT (default: 0.7)" in out.replace("│ ", "")
     status, out, _ = run(capsys, "train search --help")
@@ -152,7 +161,7 @@ def test_fields_of_the_agent_are_options(capsys, monkeypatch, tmp_path):
     status, _, err = run(capsys, line)
     assert status == 0, err
     config = json.loads((tmp_path / "r" / "config.json").read_text())
-    assert config["recipe"]["settings"] == {
+    assert config["agents"][0]["fields"] == {
         "rate": 0.1,
         "bad_after": 10**6,
         "anneal_steps": 0.0,
@@ -168,7 +177,7 @@ def test_help_describes_fields(capsys):
     """From the docstrings, also of the base class and of what an agent holds."""
     status, out, _ = run(capsys, "train ppo rail --help")
     out = out.replace("│ ", "")
-    assert "--discount FLOAT Discount γ. (default: 0.99)" in out
+    assert "--discount FLOAT Discount gamma. (default: 0.99)" in out
     assert "--activation {ELU,RELU,SWISH,TANH} Nonlinearity of the hidden" in out
     status, out, _ = run(capsys, "train dads rail --help")
     out = out.replace("│ ", "")
@@ -176,17 +185,21 @@ def test_help_describes_fields(capsys):
     # Both DADS and its SAC have one.
     assert "--sac.learning-rate FLOAT Adam step size of actor and critic." in out
     status, out, _ = run(capsys, "train iql rail --help")
-    assert "--expectile FLOAT, --agent.expectile FLOAT Expectile τ" in out.replace(
+    assert "--expectile FLOAT, --agent.expectile FLOAT Expectile tau" in out.replace(
         "│ ", ""
     )
 
 
-@pytest.mark.parametrize("target", AGENTS.values(), ids=AGENTS)
-def test_every_field_is_described(target):
-    make = entrypoints.EntryPoint.from_string(target, "agent").load()
-    for field, (holder, _) in options(make(), make).items():
-        own = field.rpartition(".")[2]
-        assert len(field_descriptions(type(holder)).get(own, "")) > 3, field
+def test_every_field_is_described():
+    for target in AGENTS.values():
+        make = entrypoints.EntryPoint.from_string(target, "agent").load()
+        agent = make()
+        _, fields = agent_options(agent, make)
+        assert len(fields) > 3
+        for field in fields.values():
+            *path, own = field.split(".")
+            holder = ft.reduce(lambda x, name: vars(x)[name], path, agent)
+            assert len(field_help(type(holder)).get(own, "")) > 3, (target, field)
 
 
 @pytest.mark.slow  # `test_members_learn_as_by_themselves` is the quick one.
@@ -226,11 +239,11 @@ def test_skills(capsys, monkeypatch, tmp_path):
     tiny = ft.partial(zoo.DADS, sac=TINY, hidden=(8,))
     monkeypatch.setitem(eqsim.AGENTS._registered, "dads", tiny)
     monkeypatch.setitem(eqsim.ENVS._registered, "plane", probes.point_mass)
-    line = "train dads plane --skills one_hot:3 --set capacity=70 --num-envs 5"
+    line = "train dads plane --skills one_hot:3 --capacity 70 --num-envs 5"
     status, out, err = run(capsys, f"{line} {SHORT} --out r")
     assert status == 0, err
     config = json.loads((tmp_path / "r" / "config.json").read_text())
-    assert config["recipe"]["skills"] == "one_hot:3"
+    assert config["run"]["skills"] == "one_hot:3"
     assert config["agents"][0]["fields"]["sac.capacity"] == 70
     assert config["agents"][0]["fields"]["sac.num_envs"] == 5
     status, out, _ = run(capsys, "eval r --episodes 2")
@@ -253,72 +266,60 @@ def test_skills(capsys, monkeypatch, tmp_path):
     )
 
 
-def test_presets_are_defaults(capsys, monkeypatch, tmp_path):
-    agent = Search(rate=0.7, num_envs=4)
-    preset = Preset(agent, steps=64, episode_length=9)
-    monkeypatch.setitem(_TABLE, ("search", "rail"), lambda: preset)
-    options = "--pool-size 4 --turns 6 --evaluations 2"
-    status, out, _ = run(capsys, f"train search rail {options} --set num_envs=2")
-    assert status == 0 and "by its preset: 64 steps" in out
+def preset(monkeypatch, **settings):
+    """Publish a preset of 64 steps for the tiny agent."""
+    fixed = {"episode_length": 9, "settings": settings}
+    make = lambda steps=64: zoo.Run("search", "rail", steps, **fixed)
+    monkeypatch.setitem(_TABLE, ("search", "rail"), make)
+
+
+def test_presets_are_defaults(capsys, monkeypatch):
+    """Of a run that is what it was, whatever becomes of the preset; additional steps at a
+    learning rate of zero are reported."""
+    preset(monkeypatch, rate=0.7, num_envs=4, anneal_steps=64.0)
+    line = "train search rail --pool-size 4 --turns 6 --evaluations 2 --num-envs 2"
+    status, out, err = run(capsys, line)
+    assert status == 0 and "64 steps, by its preset" in out, err
     config = json.loads(pathlib.Path("runs/search-rail/config.json").read_text())
     fields = config["agents"][0]["fields"]
     assert fields["rate"] == 0.7 and fields["num_envs"] == 2
-    assert config["plan"]["episode_length"] == 9
-    # The run is what it was, whatever becomes of the preset.
+    assert config["run"]["episode_length"] == 9
     monkeypatch.delitem(_TABLE, ("search", "rail"))
     assert float(load_run("runs/search-rail").members.agent(0).rate) == 0.7
-
-
-@pytest.mark.parametrize("anneal, expected", [(64, 96.0), (32, 32.0), (0, 0.0)])
-@pytest.mark.quick_cases("32-32.0")
-def test_annealing_over_the_whole_run(capsys, monkeypatch, anneal, expected):
-    """A preset that anneals until its end does so with another number of steps; an
-    extension beyond that is reported."""
-    preset = Preset(Search(anneal_steps=float(anneal)), steps=64, episode_length=9)
-    monkeypatch.setitem(_TABLE, ("search", "rail"), lambda: preset)
-    options = "--pool-size 4 --turns 2 --evaluations 1"
-    assert run(capsys, f"train search rail {options} --steps 96")[0] == 0
-    config = json.loads(pathlib.Path("runs/search-rail/config.json").read_text())
-    assert config["recipe"]["settings"]["anneal_steps"] == expected
     status, out, err = run(capsys, "resume runs/search-rail --steps 32")
-    assert status == 0, err
-    assert ("learning rate of this run is zero" in out) == bool(expected)
+    assert status == 0 and "learning rate of this run is zero" in out, err
 
 
 WRONG = {
     "train": "AGENT",
-    "train ppo ant --steps inf": "`steps` must be a positive integer, got inf",
-    "train serch rail --steps 9": "There is no agent 'serch'. Did you mean 'search'",
-    "train search ral --steps 9": "There is no environment 'ral'. Did you mean 'rail'",
-    "train search rail": "There is no preset for 'search' on 'rail'. Set the number",
+    "train ppo ant --steps inf": "`steps`",
+    "train serch rail --steps 9": "search",
+    "train search ral --steps 9": "'ral'",
+    "train search rail": "--steps 1e6",
     "train search rail --steps x": "--steps",
     "train search rail --steps 0.5": "`steps` must be an integer of at least 1, got 0.5",
-    "train search rail --steps 9 --set rat=1": "no field 'rat'. Did you mean 'rate'",
-    "train search rail --steps 9 --set rate": "must be `--set FIELD=VALUE`",
-    "train search rail --steps 9 --set rate=x": "`rate=x`: expected a number",
     "train search rail --steps 9 --rat 1": "Unrecognized options: --rat",
     "train search rail --steps 9 --rat 2": "--rate FLOAT",
-    "train search rail --steps 9 --rate x": "`rate=x`: expected a number",
-    "train search rail --steps 9 --num-envs 1.5": "expected an integer, such as 2",
+    "train search rail --steps 9 --rate x": "--rate",
+    "train search rail --steps 9 --num-envs 1.5": "'1.5' is not an integer",
     "train search rail --steps 9 --loud maybe": "invalid choice 'maybe'",
-    "train search rail --steps 9 --rate 1 --set rate=2": "Leave out one of them",
     "train ppo rail --steps 9 --discount 1.5": "`PPO.discount` must be in [0, 1], got 1.5",
-    "train ppo rail --steps 9 --learning-rate -1": "must be finite and at least 0, got -1.0",
-    "train iql rail --steps 9 --expectile 0.8": "'iql' has no `iterate`",
+    "train ppo rail --steps 9 --learning-rate -1": "got -1.0",
+    "train iql rail --steps 9 --expectile 0.8": "--data FILE",
     "train search rail --steps 9 --num-envs 0": "`num_envs` must be at least 1, got 0",
     "train search rail --steps 9 --num-seeds 0": "`num_seeds` must be an integer",
-    "train search rail --steps 9 --sweep sizes=1,2": "only single numbers can be swept",
+    "train search rail --steps 9 --sweep sizes=1,2": "sizes",
+    "train search rail --steps 9 --sweep rate": "--sweep learning_rate=1e-4,1e-3",
     "train search rail --steps 9 --sweep num_envs=1,2": "may differ only in array values",
-    "train search rail --steps 9 --pipeline sprng": "Did you mean 'spring'",
-    "train search rail --steps 9 --randomize hrd": "Did you mean 'hard'",
-    "train search rail --steps 9 --skills one_hot:5,least=3": "no option 'least'. Did",
+    "train search rail --steps 9 --pipeline sprng": "'spring'",
+    "train search rail --steps 9 --randomize hrd": "'hard'",
+    "train search rail --steps 9 --skills one_hot:5,least=3": "'least'",
     "train search rail --steps 9 --logger tensorbord": "tensorboard",
     "resume nothing": "'nothing' is not the folder of a run",
-    "resume nothing --steps -1": "'nothing' is not the folder of a run",
     "eval nothing": "'nothing' is not the folder of a run",
-    "eval nothing --best --last": "choose one of them",
+    "eval nothing --best --last": "`--best` and `--last`",
     "eval nothing --episodes 0": "`--episodes` must be at least 1",
-    "runs compare": "Name at least one run folder",
+    "runs compare": "run folder",
     "runs compare nothing": "Pass the folder of a run",
     "runs list": "list",
 }
@@ -344,9 +345,111 @@ def test_damaged_files(capsys, tmp_path):
 
 
 def test_numbers_that_are_not_finite(capsys):
-    status, _, err = run(capsys, f"train search rail {SHORT} --set bad_after=2")
+    status, _, err = run(capsys, f"train search rail {SHORT} --bad-after 2")
     assert status == 1 and "`state.weight` became NaN or infinite in turn 2" in err
     assert "There was no checkpoint yet" in err and "Traceback" not in err
+
+
+def test_trained_by_the_place_of_its_class(capsys):
+    status, out, err = run(capsys, f"train search toys:Rail {SHORT} --rate 0.2 --out a")
+    assert status == 0 and "search on toys:Rail" in out, err
+    for line in ("eval a", "resume a --steps 60", "view a --export a.html"):
+        status, _, err = run(capsys, line)
+        assert status == 2 and "`--env toys:Rail`" in err
+    status, out, err = run(capsys, "eval a --env toys:Rail --episodes 4 --json")
+    assert status == 0 and not err
+    assert json.loads(out)["env"] == "Rail"
+    loaded = zoo.load_run("a", best=True, env="toys:Rail")
+    found = zoo.evaluate(
+        *loaded.member(0),
+        loaded.environment(),
+        jax.random.key(0),
+        episodes=4,
+        episode_length=10,
+    )
+    returns = json.loads(out)["members"][0]["returns"]
+    np.testing.assert_allclose(returns, found.returns, rtol=1e-9)
+    status, out, err = run(capsys, "resume a --steps 60 --env toys:Rail")
+    assert status == 0 and "184 steps" in out, err
+    line = "view a --env toys:Rail --length 3 --export a.html"
+    assert run(capsys, line)[0] == 0
+    line = "record toys:Rail --policy a --steps 40 --episodes 4 --out a.npz"
+    status, out, err = run(capsys, line)
+    assert status == 0 and "40 steps" in out, err
+    status, _, err = run(capsys, "record toys:rails --policy a --out b.npz")
+    assert status == 2
+
+
+def test_started_in_python(capsys):
+    agents = [Search(), Search(rate=1.0)]
+    zoo.train(zoo.Run(agents, Rail(), **PLAN), out="a")
+    status, _, err = run(capsys, "eval a")
+    assert status == 2 and "`--env module:Class`" in err
+    status, out, err = run(capsys, "eval a --env toys:Rail --episodes 4 --json")
+    assert status == 0, err
+    members = json.loads(out)["members"]
+    assert [(x["seed"], x["rate"]) for x in members] == [
+        (0, agents[0].rate.item()),
+        (1, agents[0].rate.item()),
+        (0, 1.0),
+        (1, 1.0),
+    ]
+    status, out, err = run(capsys, "resume a --env toys:Rail --steps 60")
+    assert status == 0 and "184 steps" in out, err
+    line = "record toys:Rail --policy a --steps 40 --episodes 4 --out a.npz"
+    assert run(capsys, line)[0] == 0
+
+
+@pytest.mark.slow  # `test_resume.py` has the warning itself.
+def test_another_environment_than_trained(capsys, monkeypatch):
+    monkeypatch.setitem(eqsim.ENVS._registered, "wide", lambda: Rail(edge=9.0))
+    zoo.train(zoo.Run(Search(), Rail(), **PLAN), out="a")
+    with pytest.warns(EnvironmentWarning, match="Rail.edge: 5.0 in the run, 9.0 here"):
+        zoo.load_run("a", agent=Search(), env=eqsim.make("wide"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        status, _, err = run(capsys, "eval a --env wide --episodes 4")
+    assert status == 0 and "Rail.edge: 5.0 in the run, 9.0 here" in err
+
+
+class Parts(Rail):
+    def observe(self, state, action):
+        return {"q": state.q, "qd": state.qd}
+
+
+@pytest.mark.slow  # `test_record.py` has rollouts with vectors.
+def test_rollouts_with_dictionaries_are_datasets(capsys, monkeypatch):
+    monkeypatch.setitem(eqsim.ENVS._registered, "parts", Parts)
+    assert run(capsys, "rollout parts --num-envs 3 --length 5 --out a")[0] == 0
+    data = zoo.data.load_data("a.npz", clip=True)
+    with np.load("a.npz") as file:
+        rows = file["observations/qd"].reshape(-1, 2)[file["valid"].reshape(-1)]
+    batch = data.sample(jax.random.key(0), 64)
+    found = np.asarray(batch.obs["qd"])
+    assert {*batch.obs} == {"q", "qd"} and found.shape == (64, 2)
+    assert all(np.any(np.all(row == rows, axis=1)) for row in found)
+
+
+def test_interrupted_run_says_how_to_resume(capsys, monkeypatch):
+    def interrupted(*args, **kwargs):
+        result = zoo.train(*args, **kwargs)
+        raise ended(signal.SIGINT, result)
+
+    monkeypatch.setattr("eqsim_zoo._cli._train.train", interrupted)
+    status, out, err = run(capsys, f"train search toys:Rail {SHORT} --out a")
+    assert status == 130, err
+    assert "Resume with `eqsim resume a --env toys:Rail`." in out
+
+
+class Unregistered(Search):
+    """An agent that no plugin publishes."""
+
+
+def test_agent_that_is_not_registered(capsys, tmp_path):
+    write_config(tmp_path, zoo.Run(Unregistered(), Rail(), 9), False)
+    status, _, err = run(capsys, "eval . --env toys:Rail")
+    assert status == 2 and "no agent of the class 'Unregistered'" in err
+    assert "Pass the `agent`" in err
 
 
 CODE = """
@@ -357,7 +460,7 @@ from toys import Rail
 from zoo.search import Search
 import eqsim
 from eqsim._cli import main
-from eqsim.plugins import COMMANDS
+from eqsim.plugins import COMMANDS, RUNS
 from eqsim_zoo import _cli
 COMMANDS.register("train", _cli.train_agent, replace=True)
 eqsim.AGENTS.register("search", Search)

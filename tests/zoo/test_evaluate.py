@@ -11,10 +11,10 @@ from zoo.search import Search
 
 from eqsim_zoo import evaluate, Evaluation
 from eqsim_zoo.blocks import training_env
-from eqsim_zoo.runs._members import members_of
+from eqsim_zoo.runs.members import members_of
 from eqsim_zoo.training import bootstrap_interval, interquartile_mean
-from eqsim_zoo.training._evaluate import episode_keys, evaluate_members
 from eqsim_zoo.training._loop import best_agent
+from eqsim_zoo.training.evaluation import episode_keys, evaluate_members
 
 
 # Pushed off the edge sooner or later, or not at all.

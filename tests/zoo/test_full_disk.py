@@ -9,7 +9,7 @@ from zoo.full_disk import no_room as no_room
 from zoo.search import Search
 from zoo.states import bits, without_times
 
-from eqsim_zoo import load_run, Plan, resume, train
+from eqsim_zoo import load_run, resume, Run, train
 from eqsim_zoo.runs import read_about, read_metrics
 from eqsim_zoo.training import AbstractCallback, Checkpoint, UnsavedError
 
@@ -74,7 +74,7 @@ CHECKPOINTS = ("last.ckpt", "best.ckpt")
 def whole(tmp_path_factory):
     """A run on a disk with room."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    return train(Search(), Rail(), Plan(**ARGS), out=folder)
+    return train(Run(Search(), Rail(), **ARGS), out=folder)
 
 
 def same(folder, whole):
@@ -82,7 +82,7 @@ def same(folder, whole):
     for best in (False, True):
         one, two = (load_run(x, best=best, **AGENT) for x in (folder, whole.folder))
         assert bits(one.state) == bits(two.state)
-        untimed = [{**x.about["counters"], "seconds": 0.0} for x in (one, two)]
+        untimed = [x.counters._replace(seconds=0.0) for x in (one, two)]
         assert untimed[0] == untimed[1]
     one, two = (read_metrics(x) for x in (folder, whole.folder))
     assert without_times(one) == without_times(two)
@@ -95,7 +95,7 @@ def test_best_state_on_a_full_disk(whole, tmp_path, no_room):
     assert 1 < best < whole.counters.turn
     fill = Fill(tmp_path / "run", (best, best + 1), CHECKPOINTS, no_room)
     callbacks = [fill, Checkpoint(0.0)]
-    train(Search(), Rail(), Plan(**ARGS), out=fill.out, callbacks=callbacks)
+    train(Run(Search(), Rail(), **ARGS), out=fill.out, callbacks=callbacks)
     same(fill.out, whole)
 
 
@@ -121,7 +121,7 @@ def test_best_state_at_each_moment(whole, tmp_path, monkeypatch, copies):
     if copies:
         monkeypatch.setattr(os, "link", refused)
     callbacks = [Checkpoint(0.0)]
-    train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=callbacks)
+    train(Run(Search(), Rail(), **ARGS), out=out, callbacks=callbacks)
     assert len({best for _, best, _ in moments}) > 1
     for turn, best, held in moments:
         # A newer best state is found again when the run resumes from `last.ckpt`.
@@ -137,7 +137,7 @@ def test_no_checkpoint_without_its_metrics(whole, tmp_path, no_room, name):
     fill = Fill(tmp_path / "run", (3, 4, 5, 6), (name,), no_room, death=5)
     callbacks = [fill, Checkpoint(0.0)]
     with pytest.raises(KeyboardInterrupt):
-        train(Search(), Rail(), Plan(**ARGS), out=fill.out, callbacks=callbacks)
+        train(Run(Search(), Rail(), **ARGS), out=fill.out, callbacks=callbacks)
     fill.free(name)
     assert read_about(fill.out / "last.ckpt")["counters"]["turn"] == 2
     resume(fill.out, **AGENT)
@@ -156,7 +156,7 @@ def test_full_disk_at_the_end(whole, tmp_path, no_room, files):
     fill = Fill(tmp_path / "run", (last - 1, last), files, no_room)
     callbacks = [fill, Checkpoint(0.0)]
     with pytest.raises(UnsavedError, match="No space left") as error:
-        train(Search(), Rail(), Plan(**ARGS), out=fill.out, callbacks=callbacks)
+        train(Run(Search(), Rail(), **ARGS), out=fill.out, callbacks=callbacks)
     assert f"turn {last - 2}" in str(error.value)
     result = error.value.result
     assert result is not None and bits(result.state) == bits(whole.state)
@@ -173,6 +173,6 @@ def test_full_disk_at_the_start(whole, tmp_path, no_room):
     no_room.add("last.ckpt")
     given = {"state": whole.state, "out": out}
     with pytest.raises(UnsavedError, match="initial state"):
-        train(Search(), Rail(), Plan(**ARGS), **given)
+        train(Run(Search(), Rail(), **ARGS), **given)
     with pytest.raises(ValueError, match="initial state"):
         resume(out, **AGENT)

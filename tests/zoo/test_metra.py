@@ -14,7 +14,7 @@ from eqsim import AutoReset, testing, TimeLimit
 from eqsim.wrappers import OneHotSkills
 from eqsim_zoo.agents import Representation
 from eqsim_zoo.agents._metra import latent_progress, metra_loss
-from eqsim_zoo.training._evaluate import evaluate_policy
+from eqsim_zoo.training.evaluation import evaluate_policy
 
 
 ROWS, SKILLS = 7, 3
@@ -155,7 +155,7 @@ def test_skills_part():
     along their directions."""
     agent, env = zoo.METRA(**NETWORK), plane(OneHotSkills(5))
     args = {"episode_length": 10, "pool_size": 16, "turns": 10, "evaluations": 0}
-    state = zoo.train(agent, env, zoo.Plan(30_000, **args)).state
+    state = zoo.train(zoo.Run(agent, env, 30_000, **args)).state
     paths = zoo.skills.follow_skills(
         agent, state, env, jr.key(1), episodes=4, episode_length=10
     )

@@ -9,11 +9,11 @@ import types
 
 import pytest
 
-from eqsim_zoo import Plan, Run as AnyRun, SAC
-from eqsim_zoo.runs import Counters, read_metrics, write_curves
-from eqsim_zoo.runs._members import members_of
-from eqsim_zoo.runs._metrics import BEGIN, END, MetricsFile
-from eqsim_zoo.training import Control, TensorBoard, Turn, WeightsAndBiases
+from eqsim_zoo import Run, SAC
+from eqsim_zoo.runs import read_metrics, write_curves
+from eqsim_zoo.runs.metrics import BEGIN, END, MetricsFile
+from eqsim_zoo.runs.run import Counters
+from eqsim_zoo.training import TensorBoard, Turn, WeightsAndBiases
 
 
 def row(turn, member=0, **more):
@@ -97,14 +97,13 @@ def test_missing_packages_are_named(monkeypatch, make, package, extra):
 
 
 def a_run():
-    members = members_of(SAC(learning_rate=0.25), 0, 1)
-    return AnyRun(pathlib.Path(), members, None, Plan(7), None)
+    return Run(SAC(learning_rate=0.25), None, 7)
 
 
 def told(run, *rows, videos=()):
     """A turn that has these rows."""
     flags = False, False, None, lambda: False, pytest.fail
-    return Turn(run, Counters(), rows, None, *flags, Control(videos=[*videos]))
+    return Turn(run, Counters(), rows, None, *flags, videos=[*videos])
 
 
 def test_loggers(monkeypatch, tmp_path):
@@ -133,7 +132,7 @@ def test_loggers(monkeypatch, tmp_path):
     assert (str(tmp_path / "member1"), "loss", 0.1, 16) in calls
     assert (str(tmp_path / "member0"), "rate", 10.0, 16) in calls
 
-    class Run:
+    class Remote:
         def log(self, numbers, step):
             calls.append((numbers, step))
 
@@ -142,13 +141,13 @@ def test_loggers(monkeypatch, tmp_path):
 
     def begin(project, name, config):
         calls.append(config)
-        return Run()
+        return Remote()
 
     stand_in = types.SimpleNamespace(init=begin, Video=lambda path: ("video", path))
     monkeypatch.setitem(sys.modules, "wandb", stand_in)
     logger = WeightsAndBiases("project", "name")
     logger.start(run, None, 0)
-    assert calls[-1]["plan"]["steps"] == 7
+    assert calls[-1]["run"]["steps"] == 7
     assert calls[-1]["agents"][0]["fields"]["learning_rate"] == 0.25
     logger.turn(told(run, evaluated(3), videos=[pathlib.Path("one.gif")]))
     logger.close()

@@ -25,7 +25,7 @@ from zoo.recordings import (
 )
 
 import eqsim_zoo as zoo
-from eqsim_zoo import offline, vision
+from eqsim_zoo import vision
 from eqsim_zoo.agents._goal_agent import AbstractGoalAgent
 from eqsim_zoo.agents._iql import expectile_loss
 from eqsim_zoo.blocks._levels import Levels
@@ -116,7 +116,7 @@ each_kind = pytest.mark.parametrize("levels", (0, 3), ids=("numbers", "levels"))
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.quick_cases("1-numbers", "0-levels")
 def test_bc_equals_numpy(levels, seed):
-    agent, batch = offline.BC(levels=levels, **SMALL), random_batch(seed, levels=levels)
+    agent, batch = zoo.BC(levels=levels, **SMALL), random_batch(seed, levels=levels)
     state = first(agent, 3, 2, seed)
     _, metrics = update(agent, state, batch)
     obs, action, *_ = arrays(batch)
@@ -128,7 +128,7 @@ def test_bc_equals_numpy(levels, seed):
 
 
 def test_bc_of_one_action_equals_numpy():
-    agent, batch = offline.BC(deterministic=True, **SMALL), random_batch()
+    agent, batch = zoo.BC(deterministic=True, **SMALL), random_batch()
     state = first(agent, 3, 2)
     _, metrics = update(agent, state, batch)
     obs, action, *_ = arrays(batch)
@@ -142,7 +142,7 @@ def test_bc_of_one_action_equals_numpy():
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.quick_cases("1-numbers")
 def test_iql_equals_numpy(levels, seed):
-    agent = offline.IQL(levels=levels, weight_limit=1.0, reward_scale=2.0, **SMALL)
+    agent = zoo.IQL(levels=levels, weight_limit=1.0, reward_scale=2.0, **SMALL)
     batch, state = random_batch(seed, levels=levels), first(agent, 3, 2, seed)
     # Targets of their own, so that it matters which is taken.
     state = dataclasses.replace(state, target=first(agent, 3, 2, 9).target)
@@ -165,7 +165,7 @@ def test_iql_equals_numpy(levels, seed):
 
 
 def test_td3_bc_equals_numpy():
-    agent = offline.TD3BC(target_noise=0.0, normalize_observations=False, **SMALL)
+    agent = zoo.TD3BC(target_noise=0.0, normalize_observations=False, **SMALL)
     batch, state = random_batch(), first(agent, 3, 2)
     other = first(agent, 3, 2, 9)
     state = dataclasses.replace(state, targets=other.targets)
@@ -192,7 +192,7 @@ def test_td3_bc_equals_numpy():
 def test_awac_equals_numpy(levels):
     """With critics to which all actions are equal, so that it does not matter which are
     drawn: then it clones."""
-    agent, batch = offline.AWAC(levels=levels, **SMALL), random_batch(levels=levels)
+    agent, batch = zoo.AWAC(levels=levels, **SMALL), random_batch(levels=levels)
     state = first(agent, 3, 2)
     state = dataclasses.replace(
         state, target=_indifferent(first(agent, 3, 2, 9).target)
@@ -202,7 +202,7 @@ def test_awac_equals_numpy(levels):
     )
     state = dataclasses.replace(state, critic=learner)
     _, metrics = update(
-        offline.AWAC(levels=levels, learning_rate=0.0, **SMALL), state, batch
+        zoo.AWAC(levels=levels, learning_rate=0.0, **SMALL), state, batch
     )
     obs, action, reward, next_obs, left = arrays(batch)
     anything = np.zeros_like(action)
@@ -228,7 +228,7 @@ def _indifferent(critic, scale=1.0):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_discrete_cql_equals_numpy(seed):
-    agent = offline.DiscreteCQL(temperature=0.5, conservative_weight=3.0, **SMALL)
+    agent = zoo.DiscreteCQL(temperature=0.5, conservative_weight=3.0, **SMALL)
     batch, state = random_batch(seed, levels=3), first(agent, 3, 2, seed)
     state = dataclasses.replace(state, target=first(agent, 3, 2, 9).target)
     new, metrics = update(agent, state, batch)
@@ -256,7 +256,7 @@ def _linear(critic, slope, offset):
 @pytest.mark.slow  # `test_cql_equals_numpy` has the same sum.
 def test_cql_estimates_the_integral():
     r"""$\int e^{c + w a} da = e^c \prod 2 \sinh(w_i) / w_i$ over $[-1, 1]^n$."""
-    agent = offline.CQL(num_actions=20_000, hidden=(), learning_rate=0.0)
+    agent = zoo.CQL(num_actions=20_000, hidden=(), learning_rate=0.0)
     batch, state = random_batch(rows=3), first(agent, 3, 2)
     slope, offset = np.array([1.5, -0.7]), 0.4
     where = lambda s: (s.critic.model, s.actor.model.network.network.layers[-1].bias)
@@ -273,7 +273,7 @@ def test_cql_estimates_the_integral():
 
 def test_cql_equals_numpy():
     """Where all actions are equal to the targets; and its policy, with few steps, clones."""
-    agent, batch = offline.CQL(num_actions=2, **SMALL), random_batch()
+    agent, batch = zoo.CQL(num_actions=2, **SMALL), random_batch()
     state = first(agent, 3, 2)
     state = dataclasses.replace(
         state, target=_indifferent(first(agent, 3, 2, 9).target)
@@ -287,13 +287,13 @@ def test_cql_equals_numpy():
     close(metrics["q"], q.mean())
     followed(new.critic.model, (state.target, new.target))
     assert new.multiplier.model == state.multiplier.model
-    with_threshold = offline.CQL(num_actions=2, threshold=100.0, **SMALL)
+    with_threshold = zoo.CQL(num_actions=2, threshold=100.0, **SMALL)
     fewer, _ = update(with_threshold, state, batch)
     assert fewer.multiplier.model < state.multiplier.model
     # The published dual step: above a threshold of the weighted gap, not of the gap.
     between = 0.5 * (1.0 + 5.0) * float(metrics["gap"])
     assert float(metrics["gap"]) > 0.0
-    dual = offline.CQL(num_actions=2, threshold=between, **SMALL)
+    dual = zoo.CQL(num_actions=2, threshold=between, **SMALL)
     more, found = update(dual, state, batch)
     slope = 5.0 * float(metrics["gap"]) - between
     close(more.multiplier.model, float(dual.learning_rate) * slope / (slope + 1e-8))
@@ -301,7 +301,7 @@ def test_cql_equals_numpy():
     close(found["conservative_weight"], 5.0)
     _, found = update(dual, more, batch)
     close(found["conservative_weight"], 5.0 * np.exp(float(more.multiplier.model)))
-    early = offline.CQL(num_actions=2, warmup_steps=10.0, **SMALL)
+    early = zoo.CQL(num_actions=2, warmup_steps=10.0, **SMALL)
     _, found = update(early, state, batch)
     raw = np.arctanh(np.clip(action, -1 + 1e-5, 1 - 1e-5))
     head = state.actor.model.network
@@ -346,7 +346,7 @@ def test_levels_have_numbers(levels):
 @pytest.mark.slow  # The losses equal those in NumPy.
 def test_iql_knows_the_chain(expectile):
     r"""Of two equally frequent actions the expectile is $\tau \max + (1 - \tau) \min$."""
-    agent = offline.IQL(levels=2, expectile=expectile, temperature=2.0, **TABLE)
+    agent = zoo.IQL(levels=2, expectile=expectile, temperature=2.0, **TABLE)
     agent = eqx.tree_at(lambda a: a.target_rate, agent, jnp.asarray(0.1))
     state = learned(agent, first(agent), chain(), 2500)
     second = expectile
@@ -369,7 +369,7 @@ def test_iql_knows_the_chain(expectile):
 def test_discrete_cql_knows_the_chain(weight):
     r"""$p_a 2 (Q_a - y_a) + \alpha' (\mathrm{softmax}(Q)_a - p_a) = 0$ for recorded
     frequencies $p_a$."""
-    agent = offline.DiscreteCQL(levels=2, conservative_weight=weight, **TABLE)
+    agent = zoo.DiscreteCQL(levels=2, conservative_weight=weight, **TABLE)
     agent = eqx.tree_at(lambda a: a.target_rate, agent, jnp.asarray(0.1))
     state = learned(agent, first(agent), chain(), 2500)
     found = jax.vmap(state.critic.model.network.all)(jnp.asarray(STATES))
@@ -389,12 +389,12 @@ def test_discrete_cql_knows_the_chain(weight):
 def test_bc_knows_the_bandit():
     """Frequencies of levels; mean and deviation of numbers."""
     data, obs = bandit(), jnp.asarray(STATES)
-    agent = offline.BC(levels=3, **TABLE)
+    agent = zoo.BC(levels=3, **TABLE)
     state = learned(agent, first(agent), data, 2000)
     shares = jax.nn.softmax(jax.vmap(state.actor.model)(obs).logits, axis=1)
     frequencies = COUNTS / COUNTS.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(shares, frequencies, atol=1e-3)
-    agent = offline.BC(**TABLE)
+    agent = zoo.BC(**TABLE)
     state = learned(agent, first(agent), data, 2000)
     mean = frequencies @ [-1.0, 0.0, 1.0]
     np.testing.assert_allclose(
@@ -412,7 +412,7 @@ def test_bc_knows_the_bandit():
 @pytest.mark.slow  # The losses equal those in NumPy.
 def test_awac_knows_the_bandit(temperature):
     r"""$\pi(a) \propto p(a)\,e^{r(a) / \lambda}$."""
-    agent = offline.AWAC(levels=3, temperature=temperature, num_actions=64, **TABLE)
+    agent = zoo.AWAC(levels=3, temperature=temperature, num_actions=64, **TABLE)
     agent = eqx.tree_at(lambda a: a.learning_rate, agent, jnp.asarray(0.01))
     state = learned(agent, first(agent), bandit(), 3000)
     shares = jax.nn.softmax(jax.vmap(state.actor.model)(jnp.asarray(STATES)).logits)
@@ -433,7 +433,7 @@ def test_td3_bc_goes_from_cloning_to_the_best():
     fixed = {"hidden": (32,), "learning_rate": 3e-3, "normalize_observations": False}
     means = []
     for alpha in (0.0, 100.0):
-        agent = offline.TD3BC(alpha=alpha, **fixed)
+        agent = zoo.TD3BC(alpha=alpha, **fixed)
         state = learned(agent, first(agent, 1), data, 1500)
         means.append(float(agent.act(state, jnp.ones(1))[0]))
     np.testing.assert_allclose(means, [action.mean(), 0.5], atol=0.06)
@@ -448,33 +448,29 @@ class Goals(AbstractGoalAgent):
 
 BAD = {
     "`Offline` learns from single transitions, but `RecurrentPPO` is": lambda: (
-        offline.Offline(zoo.RecurrentPPO())
+        zoo.Offline(zoo.RecurrentPPO())
     ),
     "`Goals` learns from single transitions, but `RecurrentPPO` is": lambda: Goals(
         zoo.RecurrentPPO()
     ),
-    "`BC` with `levels=3` has": lambda: offline.BC(levels=3, deterministic=True),
-    "`TD3BC.policy_delay` must be .* got 0": lambda: offline.TD3BC(policy_delay=0),
-    "`CQL.num_actions` must be .* got 0": lambda: offline.CQL(num_actions=0),
-    "`AWAC.num_actions` must be .* got 0": lambda: offline.AWAC(num_actions=0),
-    "`BC.levels` must be .* got 1": lambda: offline.BC(levels=1),
-    "give 59,049 actions, but at most 4,096": lambda: first(
-        offline.IQL(levels=3), nu=10
-    ),
-    "`BC` has a single network": lambda: offline.BC(shared_encoder=True),
-    "`DiscreteCQL` has no networks": lambda: offline.DiscreteCQL(shared_encoder=True),
+    "`BC` with `levels=3` has": lambda: zoo.BC(levels=3, deterministic=True),
+    "`TD3BC.policy_delay` must be .* got 0": lambda: zoo.TD3BC(policy_delay=0),
+    "`CQL.num_actions` must be .* got 0": lambda: zoo.CQL(num_actions=0),
+    "`AWAC.num_actions` must be .* got 0": lambda: zoo.AWAC(num_actions=0),
+    "`BC.levels` must be .* got 1": lambda: zoo.BC(levels=1),
+    "give 59,049 actions, but at most 4,096": lambda: first(zoo.IQL(levels=3), nu=10),
+    "`BC` has a single network": lambda: zoo.BC(shared_encoder=True),
+    "`DiscreteCQL` has no networks": lambda: zoo.DiscreteCQL(shared_encoder=True),
     "`IQL.shared_encoder` is True, which is for images": lambda: first(
-        offline.IQL(shared_encoder=True)
+        zoo.IQL(shared_encoder=True)
     ),
-    "`BC.encoder` is Impala": lambda: first(offline.BC(encoder=vision.Impala())),
+    "`BC.encoder` is Impala": lambda: first(zoo.BC(encoder=vision.Impala())),
     "`CQL.augmentations` is": lambda: first(
-        offline.CQL(augmentations=(vision.RandomCrop(4),))
+        zoo.CQL(augmentations=(vision.RandomCrop(4),))
     ),
-    "`DiscreteCQL.levels` must be at least 2, got 0": lambda: offline.DiscreteCQL(
-        levels=0
-    ),
-    "`Offline.batch_size` must be .* got 0": lambda: offline.Offline(
-        offline.BC(), batch_size=0
+    "`DiscreteCQL.levels` must be at least 2, got 0": lambda: zoo.DiscreteCQL(levels=0),
+    "`Offline.batch_size` must be .* got 0": lambda: zoo.Offline(
+        zoo.BC(), batch_size=0
     ),
 }
 

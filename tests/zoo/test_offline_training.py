@@ -25,18 +25,18 @@ import eqsim_zoo as zoo
 from eqsim import testing
 from eqsim.testing import probes
 from eqsim.wrappers import Reach
-from eqsim_zoo import offline, vision
+from eqsim_zoo import vision
 from eqsim_zoo.data import RandomPolicy
 
 
 SMALL = {"hidden": (8,)}
 AGENTS = {
-    "bc": offline.BC(normalize_observations=True, **SMALL),
-    "iql": offline.IQL(**SMALL),
-    "td3_bc": offline.TD3BC(**SMALL),
-    "cql": offline.CQL(num_actions=2, **SMALL),
-    "awac": offline.AWAC(**SMALL),
-    "discrete_cql": offline.DiscreteCQL(**SMALL),
+    "bc": zoo.BC(normalize_observations=True, **SMALL),
+    "iql": zoo.IQL(**SMALL),
+    "td3_bc": zoo.TD3BC(**SMALL),
+    "cql": zoo.CQL(num_actions=2, **SMALL),
+    "awac": zoo.AWAC(**SMALL),
+    "discrete_cql": zoo.DiscreteCQL(**SMALL),
 }
 slow = pytest.mark.slow
 
@@ -60,7 +60,7 @@ def data():
 
 
 def practising(agent, **options):
-    return offline.Offline(agent, **{"batch_size": 16, "num_updates": 5} | options)
+    return zoo.Offline(agent, **{"batch_size": 16, "num_updates": 5} | options)
 
 
 @pytest.mark.parametrize("name", quick_and_slow("bc"))
@@ -83,11 +83,10 @@ def test_stopped_and_resumed(name, data, tmp_path):
         data = dataclasses.replace(data, action=low[None] + steps * half)
     about = data.about._replace(random_return=-10.0, expert_return=0.0)
     data = dataclasses.replace(data, about=about)
-    args = {"eval_env": env, "out": tmp_path / "whole"}
-    whole = zoo.train(agent, data, zoo.Plan(**QUICK), **args)
-    args = {"eval_env": env, "out": tmp_path / "stopped", "callbacks": [Signal(3)]}
+    run = zoo.Run(agent, env, **QUICK, data=data)
+    whole = zoo.train(run, out=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        zoo.train(agent, data, zoo.Plan(**QUICK), **args)
+        zoo.train(run, out=tmp_path / "stopped", callbacks=[Signal(3)])
     resumed = zoo.resume(tmp_path / "stopped", agent=agent, env=env, data=data)
     assert bits(resumed.state) == bits(whole.state)
     assert resumed.counters.steps == 60
@@ -115,11 +114,10 @@ import jax
 jax.config.update("jax_enable_x64", True)
 from toys import Rail
 import eqsim_zoo as zoo
-from eqsim_zoo import offline
-agent = offline.Offline(offline.IQL(hidden=(8,)), batch_size=16, num_updates=5)
+agent = zoo.Offline(zoo.IQL(hidden=(8,)), batch_size=16, num_updates=5)
 data = zoo.data.load_data(sys.argv[2])
-plan, told = zoo.Plan(**{args}), [zoo.training.Checkpoint(0.0)]
-zoo.train(agent, data, plan, eval_env=Rail(), out=sys.argv[1], callbacks=told)
+run, told = zoo.Run(agent, Rail(), **{args}, data=data), [zoo.training.Checkpoint(0.0)]
+zoo.train(run, out=sys.argv[1], callbacks=told)
 """
 
 
@@ -142,10 +140,8 @@ def test_kill_and_resume(data, tmp_path):
         time.sleep(0.002)
     process.kill()
     assert process.wait() == -signal.SIGKILL
-    agent = offline.Offline(offline.IQL(**SMALL), batch_size=16, num_updates=5)
-    whole = zoo.train(
-        agent, data, zoo.Plan(**args), eval_env=Rail(), out=tmp_path / "whole"
-    )
+    agent = zoo.Offline(zoo.IQL(**SMALL), batch_size=16, num_updates=5)
+    whole = zoo.train(zoo.Run(agent, Rail(), **args, data=data), out=tmp_path / "whole")
     resumed = zoo.resume(tmp_path / "killed", agent=agent, env=Rail(), data=data)
     assert bits(resumed.state) == bits(whole.state)
 
@@ -172,7 +168,9 @@ def test_eight_devices(name, tmp_path):
 
 @pytest.mark.slow
 def test_without_an_environment(data, tmp_path):
-    result = zoo.train(practising(AGENTS["bc"]), data, zoo.Plan(**QUICK), out=tmp_path)
+    result = zoo.train(
+        zoo.Run(practising(AGENTS["bc"]), None, **QUICK, data=data), out=tmp_path
+    )
     assert result.counters.steps == 60 and not result.evaluations
     state = result.state.learned
     found = everything(data)
@@ -182,21 +180,21 @@ def test_without_an_environment(data, tmp_path):
     args = {"agent": practising(AGENTS["bc"]), "data": data}
     assert zoo.resume(tmp_path, more_steps=5, **args).counters.steps == 65
     assert zoo.load_run(tmp_path, **args).state is not None
-    with pytest.raises(ValueError, match="trained on a dataset without"):
+    with pytest.raises(ValueError, match="dataset without an environment"):
         zoo.load_run(tmp_path, **args).environment()
     with pytest.raises(
         ValueError, match="`SAC` needs an environment for its initial state"
     ):
-        zoo.train(zoo.SAC(), data, zoo.Plan(**QUICK))
+        zoo.train(zoo.Run(zoo.SAC(), None, **QUICK, data=data))
 
 
 @slow
 def test_members_learn_side_by_side(data):
     """As each would by itself."""
-    agents = [practising(offline.IQL(temperature=x, **SMALL)) for x in (1.0, 3.0)]
+    agents = [practising(zoo.IQL(temperature=x, **SMALL)) for x in (1.0, 3.0)]
     args = QUICK | {"evaluations": 1, "turns": 2}
-    both = zoo.train(agents, data, zoo.Plan(num_seeds=2, **args), eval_env=Rail())
-    alone = zoo.train(agents[1], data, zoo.Plan(**args), eval_env=Rail())
+    both = zoo.train(zoo.Run(agents, Rail(), num_seeds=2, **args, data=data))
+    alone = zoo.train(zoo.Run(agents[1], Rail(), **args, data=data))
     ours = both.members.pick(both.state, 2).learned.actor.model
     theirs = alone.state.learned.actor.model
     assert testing.tree_allclose(ours, theirs, rtol=1e-8)
@@ -205,29 +203,25 @@ def test_members_learn_side_by_side(data):
 def test_where_data_and_environment_do_not_fit(data):
     moved = eqx.tree_at(lambda d: d.bounds, data, 2.0 * data.bounds)
     with pytest.raises(ValueError, match="has action bounds"):
-        zoo.train(AGENTS["bc"], moved, zoo.Plan(**QUICK), eval_env=Rail())
+        zoo.train(zoo.Run(AGENTS["bc"], Rail(), **QUICK, data=moved))
     with pytest.raises(ValueError, match="not on these levels, first in step 0"):
-        zoo.train(
-            offline.IQL(levels=3, **SMALL), data, zoo.Plan(**QUICK), eval_env=Rail()
-        )
+        zoo.train(zoo.Run(zoo.IQL(levels=3, **SMALL), Rail(), **QUICK, data=data))
     with pytest.raises(ValueError, match="The dataset has observations"):
-        zoo.train(
-            AGENTS["bc"], data, zoo.Plan(**QUICK), eval_env=Reach(probes.point_mass())
-        )
+        zoo.train(zoo.Run(AGENTS["bc"], Reach(probes.point_mass()), **QUICK, data=data))
     with pytest.raises(ValueError, match="needs a dataset, but `Rail` has none"):
         agent = practising(AGENTS["bc"])
         agent.iterate(agent.init(jr.key(0), Rail()), Rail())
     with pytest.raises(ValueError, match="`PPO` is on-policy and cannot be trained"):
-        zoo.train(zoo.PPO(), data, zoo.Plan(**QUICK), eval_env=Rail())
-    with pytest.raises(TypeError, match="cannot be trained in an environment alone"):
-        zoo.train(AGENTS["bc"], Rail(), zoo.Plan(**QUICK))
+        zoo.train(zoo.Run(zoo.PPO(), Rail(), **QUICK, data=data))
+    with pytest.raises(ValueError, match="cannot be trained in an environment alone"):
+        zoo.train(zoo.Run(AGENTS["bc"], Rail(), **QUICK))
 
 
 def test_host_and_device_teach_the_same(data):
     agent, env = practising(AGENTS["iql"]), Rail()
     states = []
     for own in (data, data.on_host()):
-        where = offline.Recorded(env, own)
+        where = zoo.runs.Recorded(env, own)
         state = agent.init(jr.key(0), where)
         states.append(eqx.filter_jit(agent.iterate)(state, where)[0])
     assert bits(states[0]) == bits(states[1])
@@ -241,33 +235,31 @@ def test_fine_tuning(data):
     """It begins as good as it was, remembers the recording, and goes on."""
     env = Rail()
     agent = practising(AGENTS["cql"])
-    result = zoo.train(agent, data, zoo.Plan(**QUICK), eval_env=env)
+    result = zoo.train(zoo.Run(agent, env, **QUICK, data=data))
     learned = result.state.learned
     sizes = {"actor_hidden": (8,), "critic_hidden": (8,), "random_steps": 0.0}
     sac = zoo.SAC(num_envs=2, unroll_length=2, capacity=1024, batch_size=32, **sizes)
     where = zoo.blocks.training_env(env, 10, 4, jr.key(1))
-    state = offline.fine_tuned(sac, where, jr.key(0), learned, data)
+    state = zoo.fine_tuned(sac, where, jr.key(0), learned, data)
     obs = everything(data).obs[3]
     assert jnp.array_equal(sac.act(state, obs), agent.act(result.state, obs))
     assert state.memory.replay.size == 320
     assert jnp.array_equal(state.memory.replay.rows.obs[:320], everything(data).obs)
     args = {"episode_length": 10, "pool_size": 4, "episodes": 2}
-    more = zoo.train(sac, env, zoo.Plan(8, turns=2, **args), state=state)
+    more = zoo.train(zoo.Run(sac, env, 8, turns=2, **args), state=state)
     assert more.state.memory.replay.size == 328
     assert more.state.memory.steps == 8
     with pytest.raises(ValueError, match="`state` is a `SACState` whose shapes differ"):
         zoo.train(
-            sac,
-            env,
-            zoo.Plan(8),
+            zoo.Run(sac, env, 8),
             state=eqx.tree_at(lambda s: s.bounds, state, jnp.ones((3, 2))),
         )
     seen = zoo.SAC(num_envs=2, normalize_observations=True, **sizes)
     with pytest.raises(ValueError, match="was not given normalized observations"):
-        offline.fine_tuned(seen, where, jr.key(0), learned)
+        zoo.fine_tuned(seen, where, jr.key(0), learned)
     wide = zoo.SAC(num_envs=2, unroll_length=2, capacity=1024, actor_hidden=(9,))
     with pytest.raises(ValueError, match="Set `actor_hidden` and `layer_norm`"):
-        offline.fine_tuned(wide, where, jr.key(0), learned)
+        zoo.fine_tuned(wide, where, jr.key(0), learned)
 
 
 # Goals in hindsight.
@@ -290,7 +282,7 @@ def test_goals_in_hindsight(walks):
     _, data = walks
     index = jnp.arange(4000)
     for geometric in (True, False):
-        hindsight = offline.Hindsight(geometric, 0.0, 1.0, 0.0, discount=0.8)
+        hindsight = zoo.data.Hindsight(geometric, 0.0, 1.0, 0.0, discount=0.8)
         goal = hindsight.draw(jr.key(0), data, index)
         index = index.astype(data.last.dtype)
         assert jnp.all(goal >= index) and jnp.all(goal <= data.last[index])
@@ -300,14 +292,14 @@ def test_goals_in_hindsight(walks):
         else:
             count = np.bincount(far[left == 9], minlength=10)
             assert len(count) == 10 and np.ptp(count) < 0.6 * count.mean() + 20
-    rows = offline.GoalData(data, offline.Hindsight(tolerance=0.1)).rows(index, goal)
+    rows = zoo.data.GoalData(data, zoo.data.Hindsight(tolerance=0.1)).rows(index, goal)
     target = everything(data).next_obs["achieved_goal"][goal]
     assert jnp.array_equal(rows.obs["desired_goal"], target)
     achieved = everything(data).next_obs["achieved_goal"][index]
     reached = jnp.linalg.norm(achieved - target, axis=1) <= 0.1
     assert jnp.array_equal(rows.terminated, reached)
     assert jnp.array_equal(rows.reward, jnp.where(reached, 0.0, -1.0))
-    itself = offline.GoalData(data, offline.Hindsight()).rows(index, index)
+    itself = zoo.data.GoalData(data, zoo.data.Hindsight()).rows(index, index)
     assert jnp.all(itself.terminated)
 
 
@@ -319,18 +311,18 @@ def test_goals_are_reached(name, walks):
     hidden = {"hidden": (64, 64), "learning_rate": 1e-3}
     near = {"tolerance": 0.1, "discount": 0.9}
     agent = {
-        "gcbc": lambda: offline.GCBC(
-            offline.BC(**hidden), offline.Hindsight(True, 0.0, 1.0, 0.0, **near)
+        "gcbc": lambda: zoo.GCBC(
+            zoo.BC(**hidden), zoo.data.Hindsight(True, 0.0, 1.0, 0.0, **near)
         ),
-        "gciql": lambda: offline.GCIQL(
-            offline.IQL(expectile=0.9, discount=0.9, target_rate=0.02, **hidden),
-            offline.Hindsight(**near),
+        "gciql": lambda: zoo.GCIQL(
+            zoo.IQL(expectile=0.9, discount=0.9, target_rate=0.02, **hidden),
+            zoo.data.Hindsight(**near),
         ),
     }[name]()
     updates = {"gcbc": 1500, "gciql": 4000}[name]
-    learner = offline.Offline(agent, num_updates=50)
+    learner = zoo.Offline(agent, num_updates=50)
     args = {"episodes": 64, "episode_length": 40, "turns": 4, "evaluations": 1}
-    result = zoo.train(learner, data, zoo.Plan(updates, **args), eval_env=env)
+    result = zoo.train(zoo.Run(learner, env, updates, **args, data=data))
     before = np.asarray(data.terminated).sum() / len(data.ends())
     assert before < 0.5 and result.evaluations[-1][1].terminated.mean() > 0.9
 
@@ -338,18 +330,16 @@ def test_goals_are_reached(name, walks):
 def test_bad_hindsight(walks):
     env, data = walks
     for words, hindsight in {
-        "`Hindsight.discount` is 1": offline.Hindsight(discount=1.0),
-        "`random` -1; expected non-negative": offline.Hindsight(random=-1.0),
+        "`Hindsight.discount` is 1": zoo.data.Hindsight(discount=1.0),
+        "`random` -1; expected non-negative": zoo.data.Hindsight(random=-1.0),
     }.items():
         with pytest.raises(ValueError, match=words):
-            zoo.train(
-                offline.GCBC(hindsight=hindsight), data, zoo.Plan(**QUICK), eval_env=env
-            )
+            zoo.train(zoo.Run(zoo.GCBC(hindsight=hindsight), env, **QUICK, data=data))
 
 
 def test_goals_have_to_be_told(walks):
     env, data = walks
-    agent = offline.GCBC()
+    agent = zoo.GCBC()
     state = agent.init(jr.key(0), env)
     with pytest.raises(ValueError, match="needs an observation with"):
         agent.act(state, jnp.zeros(2))
@@ -373,7 +363,7 @@ def test_pictures_and_numbers():
     sees = {"encoder": vision.Impala(widths=(2,), blocks=1, outputs=4)}
     crop = {"augmentations": (vision.RandomCrop(2),), "normalize_observations": True}
     for shared in (False, True):
-        agent = offline.IQL(shared_encoder=shared, **SMALL, **sees, **crop)
+        agent = zoo.IQL(shared_encoder=shared, **SMALL, **sees, **crop)
         state = agent.create(jr.key(0), one, bounds)
         new, metrics = eqx.filter_jit(agent.update)(state, batch)
         assert all(np.isfinite(float(x)) for x in metrics.values())
@@ -385,12 +375,12 @@ def test_pictures_and_numbers():
         assert action.shape == (2,) and jnp.all(jnp.abs(action) <= 1.0)
         assert set(state.statistics) == {"joints"}
     with pytest.raises(ValueError, match="'camera' is an image .* needs an `encoder`"):
-        offline.BC(**SMALL).create(jr.key(0), one, bounds)
+        zoo.BC(**SMALL).create(jr.key(0), one, bounds)
 
 
 @pytest.mark.slow
 def test_frozen_parts_are_constants():
-    agent = offline.IQL(**SMALL)
+    agent = zoo.IQL(**SMALL)
     learner = zoo.blocks.Learner.create(
         first(agent, 3, 2).critic.model, optax.adamw(0.1)
     )

@@ -14,7 +14,7 @@ from scipy import linalg
 import eqsim
 import eqsim_zoo as zoo
 from eqsim.wrappers import Pixels, StackObservation
-from eqsim_zoo import data, offline, vision
+from eqsim_zoo import data, vision
 
 
 class Balance(eqx.Module):
@@ -63,18 +63,16 @@ def imitation() -> tuple[float, float]:
     # What the expert would have done, without the noise.
     best = jax.vmap(lambda s: teacher({"state": s}, None))(shown.vectors()["state"])
     seen = eqx.tree_at(lambda d: d.action, seen, best)
-    agent = offline.BC(
+    agent = zoo.BC(
         hidden=(64,),
         deterministic=True,
         encoder=vision.Impala(widths=(8, 16), blocks=1, outputs=64),
         learning_rate=1e-3,
     )
-    student = offline.Offline(agent, batch_size=64, num_updates=50)
+    student = zoo.Offline(agent, batch_size=64, num_updates=50)
     env = StackObservation(Pixels(plain, **size), 3)
     evaluation = {"episodes": 8, "episode_length": 200, "evaluations": 1}
-    result = zoo.train(
-        student, seen, zoo.Plan(1500, turns=5, **evaluation), eval_env=env
-    )
+    result = zoo.train(zoo.Run(student, env, 1500, turns=5, **evaluation, data=seen))
     reached = float(result.evaluations[-1][1].mean()[0])
     keys = jr.split(jr.key(1), 8)
     stop = lambda timestep: timestep.done

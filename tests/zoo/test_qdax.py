@@ -31,8 +31,8 @@ def trained(agent, name, length, folder):
     env = Skills(eqsim.make(name), OneHotSkills(SKILLS))
     number = agent.sac.num_envs
     sizes = {"pool_size": number, "turns": 1, "evaluations": 1, "episodes": number}
-    plan = zoo.Plan(STEPS, episode_length=length, **sizes)
-    result = zoo.train(agent, env, plan, out=folder)
+    plan = dict(steps=STEPS, episode_length=length, **sizes)
+    result = zoo.train(zoo.Run(agent, env, **plan), out=folder)
     ((steps, evaluation),) = result.evaluations
     print(f"{name}: {evaluation.mean()} in {evaluation.length()} steps")
     print(f"diversity: {evaluation.diversity.mean()}")

@@ -9,7 +9,6 @@ import pytest
 
 import eqsim
 import eqsim_zoo as zoo
-import eqsim_zoo.offline as offline
 from eqsim_zoo.blocks._ranges import _RANGES
 
 
@@ -17,8 +16,7 @@ from eqsim_zoo.blocks._ranges import _RANGES
 AGENTS = sorted(
     (
         cls
-        for module in (zoo, offline)
-        for cls in vars(module).values()
+        for cls in vars(zoo).values()
         if inspect.isclass(cls)
         and issubclass(cls, eqsim.AbstractAgent)
         and not cls.__name__.startswith("Abstract")
@@ -44,7 +42,7 @@ ids = lambda x: x.__name__ if inspect.isclass(x) else str(x)
 
 
 def test_agents_are_found():
-    assert {zoo.PPO, zoo.SAC, zoo.METRA, offline.IQL} <= set(DEFAULTS)
+    assert {zoo.PPO, zoo.SAC, zoo.METRA, zoo.IQL} <= set(DEFAULTS)
 
 
 @pytest.mark.parametrize("cls, name", CASES, ids=ids)
@@ -69,9 +67,9 @@ def test_each_real_number_has_a_range(cls, name):
         (zoo.ES, "noise", 0.0),
         (zoo.ARS, "noise", 0.0),
         (zoo.APG, "checkpoint_every", -1),
-        (offline.IQL, "expectile", 1.0),
-        (offline.AWAC, "temperature", -1.0),
-        (offline.AWAC, "levels", 1),
+        (zoo.IQL, "expectile", 1.0),
+        (zoo.AWAC, "temperature", -1.0),
+        (zoo.AWAC, "levels", 1),
         (zoo.METRA, "learning_rate", -1e-4),
         (zoo.Mix, "margin", -1.0),
     ),

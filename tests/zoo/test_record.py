@@ -33,7 +33,7 @@ from eqsim_zoo.data import (
     record,
 )
 from eqsim_zoo.data._record import _fill
-from eqsim_zoo.training._evaluate import evaluate_policy
+from eqsim_zoo.training.evaluation import evaluate_policy
 
 
 LIMIT = 5

@@ -28,7 +28,7 @@ from eqsim_zoo.agents import RecurrentPPOBatch
 from eqsim_zoo.blocks import collect, Squash
 from eqsim_zoo.blocks.recurrent import GRU, Inputs, RecurrentNetwork, Sequence
 from eqsim_zoo.data import load_data
-from eqsim_zoo.training._evaluate import evaluate_policy
+from eqsim_zoo.training.evaluation import evaluate_policy
 
 
 AGENT = AGENTS["recurrent_ppo"]

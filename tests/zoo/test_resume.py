@@ -1,6 +1,5 @@
 """A run that was stopped, however that happened, ends as if it had not been."""
 
-import json
 import os
 import pathlib
 import shutil
@@ -20,13 +19,14 @@ from zoo.skills import dads, plane
 from zoo.states import bits, without_times
 
 import eqsim
-from eqsim_zoo import load_run, Mix, Plan, resume, train
+from eqsim_zoo import load_run, Mix, resume, Run, train
 from eqsim_zoo.runs import (
     CheckpointError,
     EnvironmentWarning,
     read_about,
     read_metrics,
 )
+from eqsim_zoo.runs.folders import read_run
 from eqsim_zoo.training import (
     AbstractCallback,
     Checkpoint,
@@ -74,7 +74,7 @@ class Signal(AbstractCallback):
 def whole(tmp_path_factory):
     """A run that was not stopped."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    return train(Search(), Rail(), Plan(**ARGS), out=folder)
+    return train(Run(Search(), Rail(), **ARGS), out=folder)
 
 
 def same(result, whole, agent=Search()):
@@ -83,7 +83,7 @@ def same(result, whole, agent=Search()):
     times = {"seconds": 0.0}
     assert result.counters._replace(**times) == whole.counters._replace(**times)
     for folder in (result.folder, whole.folder):
-        assert (folder / "curves.png").stat().st_size > 10_000
+        assert (folder / "curves.png").exists()
     one, two = (read_metrics(folder) for folder in (result.folder, whole.folder))
     assert without_times(one) == without_times(two)
     tables = [
@@ -106,7 +106,7 @@ def test_a_signal_saves_and_returns(whole, tmp_path, number):
     out = tmp_path / "run"
     kind = Interrupted if number == signal.SIGINT else Terminated
     with pytest.raises(kind) as caught:
-        train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=[logger])
+        train(Run(Search(), Rail(), **ARGS), out=out, callbacks=[logger])
     result = caught.value.result
     assert isinstance(caught.value, KeyboardInterrupt | SystemExit) and logger.closed
     assert signal.getsignal(number) is before
@@ -119,7 +119,7 @@ def test_rows_after_the_checkpoint_are_cut(whole, tmp_path):
     """As a crash leaves them: with more turns, and half a line."""
     out = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=[Signal(5)])
+        train(Run(Search(), Rail(), **ARGS), out=out, callbacks=[Signal(5)])
     late = (whole.folder / "metrics.jsonl").read_text().splitlines()[5:8]
     with open(out / "metrics.jsonl", "a") as file:
         file.write("\n".join(late)[:-9])
@@ -132,7 +132,7 @@ def test_rows_after_the_checkpoint_are_cut(whole, tmp_path):
 def test_without_a_checkpoint_it_begins_anew(whole, tmp_path):
     out = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=[Signal(2)])
+        train(Run(Search(), Rail(), **ARGS), out=out, callbacks=[Signal(2)])
     (out / "last.ckpt").unlink()
     same(resume(out, **AGENT), whole)
 
@@ -144,10 +144,10 @@ jax.config.update("jax_enable_x64", True)
 from toys import Rail
 from zoo.agents import AGENTS
 from zoo.search import Search
-from eqsim_zoo import Plan, train
+from eqsim_zoo import Run, train
 from eqsim_zoo.training import Checkpoint
 agent = AGENTS.get(sys.argv[2], Search())
-train(agent, Rail(), Plan(**{args}), out=sys.argv[1], callbacks=[Checkpoint(0.0)])
+train(Run(agent, Rail(), **{args}), out=sys.argv[1], callbacks=[Checkpoint(0.0)])
 """
 
 
@@ -177,7 +177,7 @@ def test_kill_and_resume(name, tmp_path):
     assert process.wait() == -signal.SIGKILL
     turn = read_about(tmp_path / "killed" / "last.ckpt")["counters"]["turn"]
     assert 0 < turn < 150
-    whole = train(agent, Rail(), Plan(**SLOW), out=tmp_path / "whole")
+    whole = train(Run(agent, Rail(), **SLOW), out=tmp_path / "whole")
     resumed = resume(tmp_path / "killed", agent=agent, env=Rail())
     same(resumed, whole, agent)
 
@@ -188,10 +188,10 @@ def test_skills_are_stopped_and_resumed(tmp_path):
     agent, env = dads(mix=Mix(task=1.0, target_return=-5.0)), plane()
     args = {"steps": 560, "episode_length": 5, "pool_size": 4, "episodes": 2}
     args |= {"turns": 8, "evaluations": 2}
-    whole = train(agent, env, Plan(**args), out=tmp_path / "whole")
+    whole = train(Run(agent, env, **args), out=tmp_path / "whole")
     stop = {"callbacks": [Signal(3)]}
     with pytest.raises(KeyboardInterrupt):
-        train(agent, env, Plan(**args), out=tmp_path / "stopped", **stop)
+        train(Run(agent, env, **args), out=tmp_path / "stopped", **stop)
     resumed = resume(tmp_path / "stopped", agent=agent, env=env)
     assert bits(resumed.state) == bits(whole.state)
 
@@ -199,12 +199,12 @@ def test_skills_are_stopped_and_resumed(tmp_path):
 def test_longer(whole, tmp_path):
     """A run that is made longer is a longer run; one that is complete says so."""
     out = tmp_path / "run"
-    train(Search(), Rail(), Plan(**ARGS | {"steps": 200, "turns": 6}), out=out)
+    train(Run(Search(), Rail(), **ARGS | {"steps": 200, "turns": 6}), out=out)
     with pytest.raises(ValueError, match="is complete: 200 of 200 steps"):
         resume(out, **AGENT)
     result = resume(out, more_steps=200, **AGENT)
     assert bits(result.state) == bits(whole.state)
-    assert load_run(out, **AGENT).plan.steps == 400
+    assert load_run(out, **AGENT).run.steps == 400
     with pytest.raises(
         ValueError, match="`steps` must be an integer of at least 0, got -1"
     ):
@@ -226,10 +226,10 @@ def test_another_agent_is_refused(whole):
         pytest.raises(ValueError, match=words),
     ):
         resume(folder, more_steps=10, agent=Search(), env=Rail(3))
-    with pytest.raises(
-        ValueError, match="Pass the `agent` .Search. and the `env` .Rail."
-    ):
-        resume(folder, more_steps=10)
+    with pytest.raises(ValueError, match="'Search' is registered. Pass the `agent`"):
+        resume(folder, more_steps=10, env=Rail())
+    with pytest.raises(ValueError, match="environment as an object .Rail."):
+        resume(folder, more_steps=10, agent=Search())
     with pytest.raises(FileNotFoundError, match="is not the folder of a run"):
         resume(folder.parent)
 
@@ -249,31 +249,22 @@ def test_another_agent_is_refused(whole):
         ),
     ),
 )
-def test_another_environment_causes_a_warning(whole, tmp_path, change, words):
-    env = change(Rail())
+def test_another_environment_causes_a_warning(whole, change, words):
     with pytest.warns(EnvironmentWarning, match=words):
-        load_run(whole.folder, agent=Search(), env=env)
-    out = tmp_path / "run"
+        read_run(whole.folder, Search(), change(Rail()), learns=False)
+
+
+def test_a_longer_run_stores_the_environment_in_which_it_goes_on(whole, tmp_path):
+    out, env = tmp_path / "run", Rail(spring=1.0)
     shutil.copytree(whole.folder, out)
-    with pytest.warns(EnvironmentWarning, match=words):
+    with pytest.warns(EnvironmentWarning, match="spring"):
         resume(out, agent=Search(), env=env, more_steps=10)
-    # The longer run stores the environment in which it went on.
     load_run(out, agent=Search(), env=env)
-
-
-def test_runs_without_a_description_of_the_environment_load(whole, tmp_path):
-    """Runs of earlier versions have only its name."""
-    out = tmp_path / "run"
-    shutil.copytree(whole.folder, out)
-    config = json.loads((out / "config.json").read_text())
-    assert config.pop("environment")
-    (out / "config.json").write_text(json.dumps(config))
-    load_run(out, agent=Search(), env=Rail(frame_skip=2))
 
 
 def test_a_damaged_run_is_refused(tmp_path):
     out = tmp_path / "run"
-    train(Search(), Rail(), Plan(**ARGS), out=out)
+    train(Run(Search(), Rail(), **ARGS), out=out)
     data = (out / "last.ckpt").read_bytes()
     (out / "last.ckpt").unlink()  # It may be the same file as `best.ckpt`.
     (out / "last.ckpt").write_bytes(data[:-100])
@@ -313,7 +304,7 @@ def test_a_full_disk_does_not_end_a_run(whole, tmp_path, no_room):
 
     out, told = tmp_path / "run", [Fill(), Checkpoint(0.0)]
     with pytest.warns() as said:
-        result = train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=told)
+        result = train(Run(Search(), Rail(), **ARGS), out=out, callbacks=told)
     text = [str(one.message) for one in said]
     checkpoints = [x for x in text if "The checkpoint after turn" in x]
     assert len(checkpoints) == 5 and "No space left" in checkpoints[0]
@@ -333,7 +324,7 @@ def test_early_stop(whole, tmp_path):
         (EarlyStop(patience=1), worse[0] + 1),
     ):
         out = tmp_path / str(number)
-        result = train(Search(), Rail(), Plan(**ARGS), out=out, callbacks=[stop])
+        result = train(Run(Search(), Rail(), **ARGS), out=out, callbacks=[stop])
         assert len(result.evaluations) == number
         assert (
             read_about(out / "last.ckpt")["counters"]["steps"] == result.counters.steps

@@ -26,7 +26,7 @@ def learned(agent, prior, length, steps=60_000, out=None):
     """With what it has learned."""
     env = plane(prior)
     sizes = {"steps": steps, "pool_size": 16, "turns": 10, "evaluations": 0}
-    found = zoo.train(agent, env, zoo.Plan(episode_length=length, **sizes), out=out)
+    found = zoo.train(zoo.Run(agent, env, episode_length=length, **sizes), out=out)
     return found.state, env
 
 
@@ -88,7 +88,7 @@ def fresh(agent, prior):
     """An agent that has learned nothing."""
     env = plane(prior)
     return zoo.train(
-        agent, env, zoo.Plan(14, episode_length=5, pool_size=0, turns=1, evaluations=0)
+        zoo.Run(agent, env, 14, episode_length=5, pool_size=0, turns=1, evaluations=0)
     ).state, env
 
 

@@ -1,5 +1,6 @@
 """The loop of all agents, beside plain loops that do the same."""
 
+import json
 import warnings
 
 import equinox as eqx
@@ -16,13 +17,13 @@ from zoo.states import bits, without_times
 import eqsim
 from eqsim import AbstractOnlineAgent
 from eqsim.testing import probes
-from eqsim_zoo import load_run, Plan, PPO, RunFolder, SAC, train
+from eqsim_zoo import load_run, PPO, Run, SAC, train
 from eqsim_zoo.blocks import Learner, mean_metrics, training_env
 from eqsim_zoo.blocks._environments import member_key, pool_key
-from eqsim_zoo.runs import Counters, read_metrics
-from eqsim_zoo.runs._plan import counters_from_json
+from eqsim_zoo.runs import read_metrics
+from eqsim_zoo.runs.run import Counters
 from eqsim_zoo.training import Checkpoint, RunWarning
-from eqsim_zoo.training._failures import advance, nonfinite_steps
+from eqsim_zoo.training._loop import advance, nonfinite_steps
 from eqsim_zoo.training._turn import Report
 
 
@@ -56,7 +57,7 @@ def close(one, two):
 
 def test_is_a_plain_loop(tmp_path):
     result = train(
-        Search(), Rail(), Plan(300, pool_size=8, **SHORT), out=tmp_path / "run"
+        Run(Search(), Rail(), 300, pool_size=8, **SHORT), out=tmp_path / "run"
     )
     state, metrics = plain(Search(), Rail(), 0, 300)
     close(result.state, state)
@@ -78,9 +79,9 @@ def test_is_a_plain_loop(tmp_path):
 
 def test_equal_runs_are_equal(tmp_path):
     args = {"steps": 200, "pool_size": 4, **SHORT}
-    one = train(Search(), Rail(), Plan(**args), out=tmp_path / "a")
-    two = train(Search(), Rail(), Plan(**args), out=tmp_path / "b")
-    other = train(Search(), Rail(), Plan(seed=1, **args))
+    one = train(Run(Search(), Rail(), **args), out=tmp_path / "a")
+    two = train(Run(Search(), Rail(), **args), out=tmp_path / "b")
+    other = train(Run(Search(), Rail(), seed=1, **args))
     assert bits(one.state) == bits(two.state) != bits(other.state)
     rows = [without_times(read_metrics(tmp_path / name)) for name in "ab"]
     assert rows[0] == rows[1] and len(rows[0]) > 5
@@ -91,7 +92,7 @@ def test_members_learn_as_by_themselves(tmp_path):
     evaluations of its seed."""
     agents = [Search(rate=0.1), Search(rate=0.5)]
     result = train(
-        agents, Rail(), Plan(160, num_seeds=2, pool_size=8, **SHORT), out=tmp_path / "m"
+        Run(agents, Rail(), 160, num_seeds=2, pool_size=8, **SHORT), out=tmp_path / "m"
     )
     assert result.members.count == 4
     assert result.members.labels() == [
@@ -105,7 +106,7 @@ def test_members_learn_as_by_themselves(tmp_path):
         own = [row for row in rows if row["member"] == member]
         assert own[0]["loss"] == pytest.approx(metrics[0]["loss"])
     for seed in (0, 1):
-        alone = train(agents[1], Rail(), Plan(160, seed=seed, pool_size=8, **SHORT))
+        alone = train(Run(agents[1], Rail(), 160, seed=seed, pool_size=8, **SHORT))
         assert len(alone.evaluations) == len(result.evaluations)
         for (steps, one), (other, many) in zip(alone.evaluations, result.evaluations):
             assert steps == other
@@ -116,9 +117,9 @@ def test_members_learn_as_by_themselves(tmp_path):
 def test_a_pool_with_wrappers_outside():
     """The pools of several seeds are found behind wrappers that draw in every episode."""
     env = eqsim.wrappers.NoisyObservation(Rail(), noise=0.1)
-    plan = Plan(40, num_seeds=2, pool_size=8, **SHORT)
-    both = train(Search(), env, plan)
-    alone = train(Search(), env, Plan(40, seed=1, pool_size=8, **SHORT))
+    plan = dict(steps=40, num_seeds=2, pool_size=8, **SHORT)
+    both = train(Run(Search(), env, **plan))
+    alone = train(Run(Search(), env, 40, seed=1, pool_size=8, **SHORT))
     close(both.members.pick(both.state, 1), alone.state)
 
 
@@ -129,11 +130,11 @@ def test_a_pool_with_wrappers_outside():
     more=st.integers(0, 10_000),
     pace=st.integers(1, 10_000),
 )
-def test_plan(steps, turns, evaluations, more, pace):
+def test_turns_and_evaluations(steps, turns, evaluations, more, pace):
     """All steps are taken, and less than one iteration too many, also where the first one
     takes more, as with a warm-up."""
     first = pace + more
-    plan = Plan(steps, turns=turns, evaluations=evaluations)
+    plan = Run("ppo", "ant", steps, turns=turns, evaluations=evaluations)
     now, evaluated = Counters(), 0
     while now.steps < plan.steps:
         n = plan.iterations(now)
@@ -180,7 +181,7 @@ def nan_beyond(edge):
 @pytest.mark.slow  # `test_bad_numbers_end_the_run` is the quick one.
 def test_nan_env_ends_the_run(tmp_path):
     with pytest.raises(FloatingPointError) as error:
-        train(Search(), nan_beyond(0.15), Plan(4000, **SHORT))
+        train(Run(Search(), nan_beyond(0.15), 4000, **SHORT))
     text = str(error.value)
     assert "became NaN or infinite in turn" in text
     assert "check_env" in text and "no folder" in text
@@ -199,7 +200,7 @@ def test_bad_numbers_end_the_run(tmp_path, after, words):
     checkpoint before them is kept, and the rows show what happened."""
     out, agent = tmp_path / "run", Search(bad_after=after)
     with pytest.raises(FloatingPointError) as error:
-        train(agent, Rail(), Plan(400, **SHORT), out=out, callbacks=[Checkpoint(0.0)])
+        train(Run(agent, Rail(), 400, **SHORT), out=out, callbacks=[Checkpoint(0.0)])
     rows = read_metrics(out)
     last = rows[-1]
     assert rows[-2]["iterations"] <= after < last["iterations"]
@@ -210,7 +211,7 @@ def test_bad_numbers_end_the_run(tmp_path, after, words):
     )
     assert "learning rate" in text
     run = load_run(out, agent=agent, env=Rail())
-    assert run.about["counters"]["turn"] == last["turn"] - 1
+    assert run.counters.turn == last["turn"] - 1
     assert np.isfinite(run.state.best).all()
 
 
@@ -250,9 +251,9 @@ def test_what_fails_a_member():
     assert not advance(Counters(), one, 1, (), 11).failed
 
 
-def test_counters_of_earlier_versions():
-    stored = {"turn": 3, "seen": [[0, "return"]], "failed": [[1, "text"]]}
-    assert counters_from_json(stored) == Counters(turn=3, failed=((1, "text"),))
+def test_counters_are_read_from_json():
+    counters = Counters(turn=3, failed=((1, "text"),), evaluated=(None, 2.0))
+    assert Counters.from_json(json.loads(json.dumps(counters._asdict()))) == counters
 
 
 def test_steps_that_are_not_finite_are_described():
@@ -304,10 +305,12 @@ def test_rare_nan_rewards_are_reported(agent, tmp_path):
     """A run goes on, with a warning at the first one, for any number of turns."""
     env, ends = RareNaN(probes.point_mass(), 0.02), []
     for turns in (2, 25):
-        plan = Plan(400, turns=turns, evaluations=0, pool_size=8, episode_length=10)
+        plan = dict(
+            steps=400, turns=turns, evaluations=0, pool_size=8, episode_length=10
+        )
         out = tmp_path / str(turns)
         with pytest.warns(RunWarning, match=r"rewards \(terms: `distance`\)") as found:
-            ends.append(train(agent, env, plan, out=out))
+            ends.append(train(Run(agent, env, **plan), out=out))
         assert len(found) == 1
         assert "Check the environment: `eqsim rollout`" in str(found[0].message)
         rows = read_metrics(out)
@@ -321,13 +324,13 @@ def test_rare_nan_rewards_are_reported(agent, tmp_path):
 @pytest.mark.quick_cases("25")
 def test_nan_rewards_end_the_run(turns):
     env = RareNaN(probes.point_mass(), 1e9)
-    plan = Plan(400, turns=turns, evaluations=0, pool_size=8, episode_length=10)
+    plan = dict(steps=400, turns=turns, evaluations=0, pool_size=8, episode_length=10)
     with pytest.raises(
         FloatingPointError, match="rewards .terms: `distance`. were"
     ) as got:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RunWarning)
-            train(NAN_AGENTS["ppo"], env, plan)
+            train(Run(NAN_AGENTS["ppo"], env, **plan))
     text = str(got.value)
     assert text.index("environment stays finite") < text.index("learning rate")
 
@@ -358,8 +361,10 @@ class Flaky(AbstractOnlineAgent):
 def test_skipped_updates_are_counted(tmp_path):
     """Each by itself: one of four in every iteration leaves the other three to learn and to
     report; two of four of ten iterations end the run."""
-    plan = Plan(20, turns=4, evaluations=0, pool_size=0, episode_length=5)
-    result = train(Flaky((False, True, False, False)), Rail(), plan, out=tmp_path)
+    plan = dict(steps=20, turns=4, evaluations=0, pool_size=0, episode_length=5)
+    result = train(
+        Run(Flaky((False, True, False, False)), Rail(), **plan), out=tmp_path
+    )
     assert result.counters.iterations == 20
     np.testing.assert_allclose(result.state.model, 0.8**60, rtol=1e-9)
     rows = read_metrics(tmp_path)
@@ -367,7 +372,7 @@ def test_skipped_updates_are_counted(tmp_path):
     assert [row["nonfinite"] for row in rows] == [*taken]
     assert rows[0]["loss"] == pytest.approx(2 * (1 + 0.8**2 + 0.8**4) / 3)
     with pytest.raises(FloatingPointError, match="least half of the updates of 1[0-9]"):
-        train(Flaky((False, True, True, False)), Rail(), plan)
+        train(Run(Flaky((False, True, True, False)), Rail(), **plan))
 
 
 @pytest.mark.slow
@@ -376,9 +381,9 @@ def test_bad_members_are_left_behind(tmp_path):
     with pytest.warns(
         match="member 0 .seed 0, bad_after 20.: `state.(best|weight)` became NaN"
     ):
-        result = train(agents, Rail(), Plan(400, **SHORT), out=tmp_path / "run")
+        result = train(Run(agents, Rail(), 400, **SHORT), out=tmp_path / "run")
     assert [member for member, _ in result.counters.failed] == [0]
-    alone = train(Search(), Rail(), Plan(400, **SHORT))
+    alone = train(Run(Search(), Rail(), 400, **SHORT))
     close(result.members.pick(result.state, 1), alone.state)
     means = [float(found.mean()[1]) for _, found in result.evaluations]
     assert result.counters.best == max(means)
@@ -392,27 +397,27 @@ def test_what_makes_no_sense(tmp_path):
         for value in values:
             words = f"`{name}` must be an integer of at least [01], got {value}"
             with pytest.raises(ValueError, match=words):
-                change = {"steps": 10} | {name: value}
-                train(Search(), rail, Plan(**change), out=tmp_path / "no")
+                Run(Search(), rail, **{"steps": 10} | {name: value})
     with pytest.raises(ValueError, match="may differ only in array values.* `sizes`"):
-        train([Search(), Search(sizes=(1,))], rail, Plan(10))
+        train(Run([Search(), Search(sizes=(1,))], rail, 10))
     with pytest.raises(ValueError, match="Leave it out: `train` adds"):
-        train(Search(), eqsim.AutoReset(eqsim.TimeLimit(rail, 5)), Plan(10))
+        again = eqsim.AutoReset(eqsim.TimeLimit(rail, 5))
+        train(Run(Search(), again, 10), out=tmp_path / "no")
     # The type checker of the tests looks at one item of a list, drawn at random.
     words = r"`agent\[1\]` must be an agent|AbstractAgent"
     with pytest.raises(TypeError, match=words):
-        train([Search(), Rail()], rail, Plan(10))
+        Run([Search(), Rail()], rail, 10)
     assert not (tmp_path / "no").exists()
 
 
 def test_existing_runs_are_kept(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    plan = Plan(40, **SHORT)
-    train(Search(), Rail(), plan, out=tmp_path)
+    plan = dict(steps=40, **SHORT)
+    train(Run(Search(), Rail(), **plan), out=tmp_path)
     before = (tmp_path / "metrics.csv").read_text()
     with pytest.raises(FileExistsError, match="eqsim resume"):
-        train(Search(), Rail(), plan, out=tmp_path)
+        train(Run(Search(), Rail(), **plan), out=tmp_path)
     assert (tmp_path / "metrics.csv").read_text() == before
-    train(Search(), Rail(), Plan(8, **SHORT), out=RunFolder(tmp_path, overwrite=True))
+    train(Run(Search(), Rail(), 8, **SHORT), out=tmp_path, overwrite=True)
     assert len(read_metrics(tmp_path)) == 1
     assert (tmp_path / "notes.txt").read_text() == "mine"

@@ -9,12 +9,14 @@ from zoo.search import Search
 
 import eqsim
 from eqsim.render import NoOpenGL
-from eqsim_zoo import Plan, RunFolder, train
-from eqsim_zoo.runs._members import members_of
-from eqsim_zoo.training import _video, AbstractCallback, RunWarning, Video
+from eqsim_zoo import Run, train
+from eqsim_zoo.runs.members import members_of
+from eqsim_zoo.training import AbstractCallback, RunWarning, Video, video as _video
 
 
-PLAN = Plan(160, pool_size=4, episode_length=10, turns=8, evaluations=4, episodes=2)
+PLAN = dict(
+    steps=160, pool_size=4, episode_length=10, turns=8, evaluations=4, episodes=2
+)
 
 
 def test_frames_are_those_of_a_rollout(monkeypatch):
@@ -50,7 +52,7 @@ class Announced(AbstractCallback):
         pass
 
     def turn(self, turn):
-        self.names += [path.name for path in turn.control.videos]
+        self.names += [path.name for path in turn.videos]
 
     def close(self):
         pass
@@ -70,7 +72,9 @@ def test_pace(monkeypatch, tmp_path, every, which):
     )
     callbacks = [Video(every), announced]
     agents = [Search(rate=0.1), Search(rate=0.5)]
-    result = train(agents, Rail(), PLAN, out=tmp_path / "run", callbacks=callbacks)
+    result = train(
+        Run(agents, Rail(), **PLAN), out=tmp_path / "run", callbacks=callbacks
+    )
     steps = [result.evaluations[k][0] for k in which]
     assert written == announced.names == [f"steps_{x:010d}.gif" for x in steps]
     assert len([k for k in traced if "collect" not in k]) <= 1
@@ -82,13 +86,13 @@ def test_files(monkeypatch, tmp_path):
     monkeypatch.setattr(
         _video, "write_episode", lambda path, _, *x: sizes.append(x) or path.touch()
     )
-    out = RunFolder(tmp_path / "run", overwrite=True)
+    out = {"out": tmp_path / "run", "overwrite": True}
     video = Video(4, width=40, height=30)
-    train(Search(), Rail(), PLAN, callbacks=[video], out=out)
+    train(Run(Search(), Rail(), **PLAN), callbacks=[video], **out)
     folder = tmp_path / "run" / "videos"
     (folder / "mine.gif").touch()
     assert (folder / "steps_0000000160.gif").exists() and sizes == [(40, 30)]
-    train(Search(), Rail(), PLAN, out=out)
+    train(Run(Search(), Rail(), **PLAN), **out)
     assert [path.name for path in folder.iterdir()] == ["mine.gif"]
 
 
@@ -101,7 +105,9 @@ def test_a_run_continues_without(monkeypatch, tmp_path, error, number):
 
     monkeypatch.setattr(_video, "write_episode", fail)
     with pytest.warns(RunWarning) as found:
-        result = train(Search(), Rail(), PLAN, out=tmp_path, callbacks=[Video(2)])
+        result = train(
+            Run(Search(), Rail(), **PLAN), out=tmp_path, callbacks=[Video(2)]
+        )
     assert result.counters.steps == 160
     assert [str(error) in str(x.message) for x in found] == [True] * number
 
@@ -112,12 +118,10 @@ def test_errors(tmp_path):
     ):
         Video(0)
     with pytest.raises(ValueError, match="needs a folder of the run: pass `out`"):
-        train(Search(), Rail(), PLAN, callbacks=[Video()])
-    never = Plan(160, episode_length=10, evaluations=0, pool_size=4)
-    with pytest.raises(
-        ValueError, match="the plan has none or there is no environment"
-    ):
-        train(Search(), Rail(), never, out=tmp_path, callbacks=[Video()])
+        train(Run(Search(), Rail(), **PLAN), callbacks=[Video()])
+    never = dict(steps=160, episode_length=10, evaluations=0, pool_size=4)
+    with pytest.raises(ValueError, match="the run has none or there is no environment"):
+        train(Run(Search(), Rail(), **never), out=tmp_path, callbacks=[Video()])
 
 
 def test_frames_that_are_not_finite():

@@ -1,8 +1,10 @@
 """Learning agents for eqsim.
 
-Agents, `train`, `resume` and `evaluate` are here; `blocks` has the parts that agents are
-made of, `vision` encoders, `data` datasets, `skills` what is done with learned skills, and
-`runs` plans, folders, checkpoints and presets.
+Agents, `Run`, `train`, `resume`, `load_run` and `evaluate` are here. The packages, from the
+lowest: `blocks` has the parts that agents are made of, `vision` encoders, `data` datasets,
+`agents` one file per agent, `runs` what a run is, with checkpoints and presets, `training`
+the loop with its callbacks, and `skills` what is done with learned skills. `_cli` has the
+commands. No package imports from a higher one, and none imports private names of eqsim.
 """
 
 from . import (
@@ -37,16 +39,11 @@ from .agents import (
     TD3BC as TD3BC,
 )
 from .blocks import Mix as Mix
-from .runs import (
-    load_run as load_run,
-    Members as Members,
-    Plan as Plan,
-    Run as Run,
-    RunFolder as RunFolder,
-)
+from .runs import Offline as Offline, Run as Run
 from .training import (
     evaluate as evaluate,
     Evaluation as Evaluation,
+    load_run as load_run,
     Result as Result,
     resume as resume,
     train as train,

@@ -144,10 +144,10 @@ def test_a_run_resumes_exactly(strategy, tmp_path):
     """A run that is interrupted ends as one that is not."""
     env = eqsim.make("inverted_pendulum")
     agent = EvolutionStrategy(strategy, population=4, episode_length=20, hidden=(4,))
-    plan = zoo.Plan(400, episode_length=20, evaluations=2, episodes=2)
-    whole = zoo.train(agent, env, plan)
-    half = zoo.Plan(200, episode_length=20, evaluations=1, episodes=2)
-    zoo.train(agent, env, half, out=tmp_path / "run")
+    plan = dict(steps=400, episode_length=20, evaluations=2, episodes=2)
+    whole = zoo.train(zoo.Run(agent, env, **plan))
+    half = dict(steps=200, episode_length=20, evaluations=1, episodes=2)
+    zoo.train(zoo.Run(agent, env, **half), out=tmp_path / "run")
     rest = zoo.resume(tmp_path / "run", more_steps=200, agent=agent, env=env)
     for x, y in zip(jtu.tree_leaves(whole.state), jtu.tree_leaves(rest.state)):
         assert np.array_equal(_data(x), _data(y))

@@ -51,8 +51,8 @@ def test_learns_to_balance():
     first = eqx.filter_jit(agent.init)(jr.key(0), ENV)
     options = {"episodes": 16, "episode_length": 200}
     before = zoo.evaluate(agent, first, ENV, jr.key(7), **options).returns.mean()
-    plan = zoo.Plan(500_000, episode_length=200, pool_size=0, evaluations=1)
-    result = zoo.train(agent, ENV, plan)
+    plan = dict(steps=500_000, episode_length=200, pool_size=0, evaluations=1)
+    result = zoo.train(zoo.Run(agent, ENV, **plan))
     after = zoo.evaluate(agent, result.state, ENV, jr.key(7), **options).returns.mean()
     assert before < 100.0 < 180.0 < after
     policy = eqsim.agent_policy(agent, result.state)

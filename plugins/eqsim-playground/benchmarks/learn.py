@@ -110,9 +110,9 @@ def main() -> None:
         for part in range(options.evaluations):
             begin = time.perf_counter()
             result = eqsim_zoo.train(
-                agent,
-                env,
-                eqsim_zoo.Plan(
+                eqsim_zoo.Run(
+                    agent,
+                    env,
                     options.steps / options.evaluations,
                     seed=seed * 1000 + part,
                     episode_length=length,

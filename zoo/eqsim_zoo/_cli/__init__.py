@@ -1,8 +1,14 @@
-"""The commands that eqsim-zoo adds to `eqsim`."""
+"""The commands that eqsim-zoo adds to `eqsim`.
 
-from ._eval import evaluate_run as evaluate_run
+`_train` has `eqsim train` and `eqsim resume`, `_reading` the commands that read runs (`eval`,
+`runs compare`, and what `eqsim view` shows), `_record` writes datasets, and `_printing` has
+tables and messages of all of them. Nothing imports this package.
+"""
+
+from ._reading import (
+    evaluate_run as evaluate_run,
+    runs as runs,
+    view_run as view_run,
+)
 from ._record import record_data as record_data
-from ._runs import runs as runs
-from ._train import resume_run as resume_run
-from ._train_command import train_agent as train_agent
-from ._view import view_run as view_run
+from ._train import resume_run as resume_run, train_agent as train_agent

@@ -23,14 +23,11 @@ from ..data import (
     record,
     save_data,
 )
-from ..runs._config import read_config
-from ..runs._folder import load_run
-from ..runs._recipe import Recipe
-from ..runs._run import BEST, Run
-from ..training._evaluate import evaluate_policy
-from ._errors import sentences
-from ._named_env import named_run
-from ._tables import console, plain_table
+from ..runs.folders import BEST, read_config
+from ..runs.run import Run
+from ..training import load_run, Result
+from ..training.evaluation import evaluate_policy
+from ._printing import console, plain_table, sentences
 
 
 RANDOM = "random"
@@ -90,8 +87,8 @@ def record_data(request: Annotated[Request, tyro.conf.arg(name="")]) -> None:
     with sentences():
         parts = _parts(request)
         runs = {folder: _load(request, folder) for folder in _folders(request)}
-        recipe, length = _recipe(request, runs), _episode_length(request, runs)
-        env, key = recipe.environment(), jax.random.key(request.seed)
+        length = _episode_length(request, runs)
+        env, key = _environment(request, runs), jax.random.key(request.seed)
         found, table = [], plain_table("source", *_COLUMNS)
         for number, (name, steps) in enumerate(parts):
             data = record(
@@ -160,64 +157,59 @@ def _folders(request: Request) -> list[str]:
     return [*dict.fromkeys([*folders, *filter(None, [request.expert])])]
 
 
-def _load(request: Request, folder: str) -> Run:
-    stored = read_config(pathlib.Path(folder))["recipe"]
+def _load(request: Request, folder: str) -> Result:
+    stored = read_config(pathlib.Path(folder))["run"]["env"]
     # `ENV` of the command names an environment that the run does not store.
-    needed = stored is None or is_import_path(stored["env"])
-    given = named_run(folder, request.env if needed else None)
-    return load_run(folder, best=_best(request, folder), **given)
+    needed = stored is None or is_import_path(stored)
+    best = request.best or ((pathlib.Path(folder) / BEST).exists() and not request.last)
+    return load_run(folder, best=best, env=request.env if needed else None)
 
 
-def _best(request: Request, folder: str) -> bool:
-    there = (pathlib.Path(folder) / BEST).exists()
-    return request.best or (there and not request.last)
+_SHARED = ("env", "pipeline", "options", "randomize", "skills")
+"""Fields of a run that determine the environment."""
 
 
-def _recipe(request: Request, runs: dict[str, Run]) -> Recipe:
-    """Return the recipe of the environment, which all runs must share."""
-    if not runs:
-        return Recipe("", request.env, pipeline=request.pipeline)
-    wanted, recipe = {"env": request.env}, Recipe("", request.env)
-    if request.pipeline is not None:
+def _environment(request: Request, runs: dict[str, Result]) -> AbstractEnv:
+    """Return the environment, which all runs must share."""
+    wanted: dict[str, Any] = {"env": request.env}
+    if request.pipeline is not None or not runs:
         wanted["pipeline"] = request.pipeline
     for folder, run in runs.items():
-        recipe = run.recipe or Recipe("", request.env, pipeline=request.pipeline)
         for name, value in wanted.items():
-            own = vars(recipe)[name]
+            own = vars(run.run)[name]
             if own != value:
                 raise ValueError(
                     f"The run in {folder!r} was trained with {name} {own!r}, not with "
                     f"{value!r}. All recorded policies must have the same settings."
                 )
-        names = "env", "pipeline", "options", "randomize", "skills"
-        wanted = {name: vars(recipe)[name] for name in names}
-    return recipe
+        wanted = {name: vars(run.run)[name] for name in _SHARED}
+    return Run("", **wanted, steps=1).environment()
 
 
-def _episode_length(request: Request, runs: dict[str, Run]) -> int:
+def _episode_length(request: Request, runs: dict[str, Result]) -> int:
     if request.episode_length is not None:
         return request.episode_length
-    return max((run.plan.episode_length for run in runs.values()), default=1000)
+    return max((run.run.episode_length for run in runs.values()), default=1000)
 
 
 def _policy(
-    request: Request, env: AbstractEnv, run: Run | None
+    request: Request, env: AbstractEnv, run: Result | None
 ) -> Callable[[Any, Any], Any] | AbstractController:
     if run is None:
         return RandomPolicy(env.action_range)
-    agent, state = run.members.agent(0), run.members.pick(run.state, 0)
+    agent, state = run.member(0)
     policy = agent_policy(agent, state, sample=request.drawn)
     noise = request.noise
     return noisy_policy(policy, env.action_range, noise) if noise else policy
 
 
-def _source(request: Request, name: str, run: Run | None) -> str:
+def _source(request: Request, name: str, run: Result | None) -> str:
     """Return a description of the policy."""
     if run is None:
         return RANDOM
     words = [f"{type(run.members.agent(0)).__name__} of {name}"]
     words += [run.members.name(0)] if run.members.many else []
-    words.append(f"after {run.about['counters']['steps']:,} steps")
+    words.append(f"after {run.counters.steps:,} steps")
     words += ["drawn"] if request.drawn else []
     words += [f"noise {request.noise:g}"] if request.noise else []
     return ", ".join(words)
@@ -242,7 +234,11 @@ def _number(x: float | None) -> str:
 
 
 def _about(
-    request: Request, about: About, env: AbstractEnv, runs: dict[str, Run], length: int
+    request: Request,
+    about: About,
+    env: AbstractEnv,
+    runs: dict[str, Result],
+    length: int,
 ) -> About:
     """Add the returns by which scores are normalized."""
 
@@ -257,8 +253,6 @@ def _about(
     if lowest is None:
         lowest = measured(RandomPolicy(env.action_range))
     if request.expert is not None:
-        run = runs[request.expert]
-        highest = measured(
-            agent_policy(run.members.agent(0), run.members.pick(run.state, 0))
-        )
+        agent, state = runs[request.expert].member(0)
+        highest = measured(agent_policy(agent, state))
     return about._replace(random_return=lowest, expert_return=highest)

@@ -1,6 +1,6 @@
 """Running statistics of observations, and normalization by them.
 
-Statistics of a dictionary, or of an image, are a dictionary of the statistics of its
+RunningStatistics of a dictionary, or of an image, are a dictionary of the statistics of its
 vectors; images are not normalized.
 """
 
@@ -35,7 +35,7 @@ def init_statistics(obs: Any) -> Any:
     return _initial(obs) if is_vector(obs) else init_observation_statistics(obs)
 
 
-def _initial(obs: Any, dtype: Any = None) -> RunningStatistics:
+def _initial(obs: Any, dtype: Any = None) -> Statistics:
     none = jnp.zeros(obs.shape, dtype or obs.dtype)
     return RunningStatistics(jnp.ones((), none.dtype), none, none + 1.0)
 
@@ -100,7 +100,7 @@ def _updated(
     statistics: RunningStatistics,
     obs: Float[Array, "rows nobs"],
     valid: Bool[Array, " rows"] | None,
-) -> RunningStatistics:
+) -> Statistics:
     weight = jnp.ones(obs.shape[0], obs.dtype)
     if valid is not None:
         weight = weight * valid.astype(obs.dtype)

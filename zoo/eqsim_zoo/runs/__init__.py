@@ -1,54 +1,24 @@
-"""Training runs on disk: plans, folders, checkpoints, recipes, presets and metrics."""
+"""Runs: what is trained, and the files of it.
 
-from ._checkpoint import (
+`run` says what a run is: a `Run` has agents, an environment or a dataset, steps, seeds and
+evaluations. `members` are its agents with their seeds, as one batched pytree; `offline`
+lets agents learn from a dataset in the loop of online agents. `fields` turns hyper-parameters
+into JSON and back. In the folder of a run, `folders` reads and writes `config.json`,
+`checkpoints` the states, and `metrics` the rows of each turn and their plot. `_presets` has
+tested runs.
+
+Below are agents, data, vision and blocks; `training` and the commands import this package.
+"""
+
+from ._presets import find_preset as find_preset, presets as presets
+from .checkpoints import (
     CheckpointError as CheckpointError,
     load_checkpoint as load_checkpoint,
     read_about as read_about,
     save_checkpoint as save_checkpoint,
 )
-from ._curves import (
-    write_curves as write_curves,
-)
-from ._environment import (
-    EnvironmentWarning as EnvironmentWarning,
-)
-from ._folder import load_run as load_run
-from ._members import (
-    Members as Members,
-)
-from ._metrics import (
-    read_metrics as read_metrics,
-)
-from ._plan import (
-    Counters as Counters,
-    Plan as Plan,
-)
-from ._presets import (
-    find_preset as find_preset,
-    Preset as Preset,
-    presets as presets,
-    variants as variants,
-)
-from ._recipe import (
-    Recipe as Recipe,
-)
-from ._recorded import (
-    as_learner as as_learner,
-    check_data as check_data,
-    learners as learners,
-    Offline as Offline,
-    offline_maker as offline_maker,
-    OfflineState as OfflineState,
-    Recorded as Recorded,
-)
-from ._run import Run as Run, RunFolder as RunFolder
-from ._settings import (
-    build as build,
-    describe as describe,
-    full_name as full_name,
-    parse as parse,
-)
-from ._skill_priors import (
-    prior_of as prior_of,
-    with_skills as with_skills,
-)
+from .fields import describe as describe
+from .folders import EnvironmentWarning as EnvironmentWarning
+from .metrics import read_metrics as read_metrics, write_curves as write_curves
+from .offline import Offline as Offline, Recorded as Recorded
+from .run import Run as Run

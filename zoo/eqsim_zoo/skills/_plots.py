@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runs._curves import STYLE
+from ..runs.metrics import STYLE
 from ._paths import SkillPaths
 from ._planning import Reached
 

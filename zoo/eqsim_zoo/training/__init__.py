@@ -1,35 +1,38 @@
-"""Training: the loop, evaluation and progress."""
+"""Training: the loop, its callbacks, and evaluation.
 
-from ._aggregate import (
-    bootstrap_interval as bootstrap_interval,
-    interquartile_mean as interquartile_mean,
+`_train` has `train`, `resume` and `load_run`; it calls `_loop`, which takes turns (`_turn`:
+iterations of all members in one compiled call) until a run ends, evaluates the agents
+(`evaluation`), and calls `callbacks` (metrics, checkpoints, curves, loggers; `video`) after
+each turn. `_progress` shows it, hears signals, and lets several processes agree.
+
+Below is `runs`; the commands import this package.
+"""
+
+from ._progress import RunWarning as RunWarning
+from ._train import (
+    Interrupted as Interrupted,
+    load_run as load_run,
+    Result as Result,
+    resume as resume,
+    Terminated as Terminated,
+    train as train,
+    UnsavedError as UnsavedError,
 )
-from ._callbacks import (
+from .callbacks import (
     AbstractCallback as AbstractCallback,
-    Control as Control,
+    Checkpoint as Checkpoint,
     CSV as CSV,
     Curves as Curves,
     EarlyStop as EarlyStop,
     JSONLines as JSONLines,
+    TensorBoard as TensorBoard,
     Turn as Turn,
+    WeightsAndBiases as WeightsAndBiases,
 )
-from ._evaluate import (
+from .evaluation import (
+    bootstrap_interval as bootstrap_interval,
     evaluate as evaluate,
     Evaluation as Evaluation,
+    interquartile_mean as interquartile_mean,
 )
-from ._loggers import TensorBoard as TensorBoard, WeightsAndBiases as WeightsAndBiases
-from ._progress import (
-    RunWarning as RunWarning,
-)
-from ._result import (
-    Interrupted as Interrupted,
-    Result as Result,
-    Terminated as Terminated,
-    UnsavedError as UnsavedError,
-)
-from ._saving import Checkpoint as Checkpoint
-from ._train import (
-    resume as resume,
-    train as train,
-)
-from ._video import Video as Video
+from .video import Video as Video

@@ -1,24 +1,142 @@
-"""The loop of all agents: turns, until there are steps enough."""
+"""The loop of all agents: turns until there are enough steps, with evaluations, rows of
+metrics, callbacks, and the members whose numbers are not finite.
+"""
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..blocks._nonfinite import OBSERVATIONS, REWARDS, TERM
-from ..runs._metrics import Row
-from ..runs._plan import Counters
-from ..runs._run import Run
-from ._callbacks import AbstractCallback, Control, Turn
-from ._evaluate import Evaluation
-from ._evaluator import Evaluator
-from ._failures import advance, ADVICE, complaint, nonfinite_steps
-from ._interrupt import Interrupt, wait
-from ._processes import agreed
-from ._progress import AbstractProgress, News
-from ._saving import Checkpoint, NOTHING_KEPT
-from ._turn import float_paths, on_host, Report, run_turn
+from ..runs.members import Members
+from ..runs.metrics import Row
+from ..runs.run import Counters, Run
+from ._progress import AbstractProgress, agreed, Interrupt, News, wait
+from ._turn import EPISODES, float_paths, on_host, Report, run_turn
+from .callbacks import AbstractCallback, Checkpoint, NOTHING_KEPT, Turn
+from .evaluation import Evaluation, Evaluator
+
+
+ADVICE = (
+    "`eqsim rollout` raises where it does not, and `eqsim.testing.check_conformance` looks closer; "
+    "a shorter time step helps a robot that flies apart"
+)
+"""Advice for an environment with values that are not finite."""
+
+PATIENCE = 10
+"""Consecutive iterations without enough finite updates after which a member fails."""
+
+
+def advance(
+    counters: Counters,
+    report: Report,
+    iterations: int,
+    paths: Sequence[str],
+    planned: int,
+) -> Counters:
+    """Count a turn, and record which members failed in it.
+
+    **Arguments:**
+
+    - `report`: result of `on_host`.
+    - `paths`: names of the leaves of the state in the report.
+    - `planned`: number of steps of the run.
+    """
+    turn, steps = counters.turn + 1, int(report.steps.min())
+    failed, streaks = dict(counters.failed), []
+    done = counters.iterations + iterations
+    complete = counters.steps + steps >= planned
+    for member in range(len(report.steps)):
+        before = counters.streaks[member] if counters.streaks else 0
+        longest, streak = _streak(report, member, iterations, before)
+        streaks.append(streak)
+        wrong = _broken(report, member, paths, counters)
+        if not wrong and (longest >= PATIENCE or (complete and streak == done)):
+            wrong = _skipped(report, member, longest)
+        if wrong and member not in failed:
+            failed[member] = (
+                f"{wrong} in turn {turn} (iterations {counters.iterations + 1} to {done}, "
+                f"steps {counters.steps:,} to {counters.steps + steps:,})"
+                f"{nonfinite_steps(report, member, '; there, ')}"
+            )
+    return counters._replace(
+        turn=turn,
+        iterations=done,
+        steps=counters.steps + steps,
+        pace=max(steps, 1) / iterations,
+        failed=tuple(sorted(failed.items())),
+        streaks=tuple(streaks),
+    )
+
+
+def _streak(
+    report: Report, member: int, iterations: int, before: int
+) -> tuple[int, int]:
+    """Return the largest and the last number of consecutive iterations without enough
+    finite updates, with those before the turn."""
+    leading, trailing = int(report.leading[member]), int(report.trailing[member])
+    longest = max(int(report.longest[member]), before + leading)
+    return longest, before + iterations if trailing == iterations else trailing
+
+
+def nonfinite_steps(report: Report, member: int, begin: str = "") -> str:
+    """Describe the rewards and observations of a turn that were not finite, after
+    `begin`; empty if there are none."""
+    count = lambda name: int(report.total.get(name, np.zeros(member + 1))[member])
+    parts = []
+    if rewards := count(REWARDS):
+        terms = [name for name in report.total if name.startswith(TERM) and count(name)]
+        names = ", ".join(f"`{name.removeprefix(TERM)}`" for name in terms)
+        parts.append(f"{rewards:,} rewards" + (f" (terms: {names})" if names else ""))
+    if observations := count(OBSERVATIONS):
+        parts.append(f"{observations:,} observations")
+    return f"{begin}{' and '.join(parts)} were not finite" if parts else ""
+
+
+def exempt(broken: Any, state: Any) -> tuple[str, ...]:
+    """Return the paths of leaves that are not finite in the initial state, such as a
+    best value."""
+    flags = np.any(np.atleast_2d(np.asarray(broken)), axis=0).tolist()
+    return tuple(path for path, flag in zip(float_paths(state), flags) if flag)
+
+
+def complaint(members: Members, failed: Sequence[tuple[int, str]]) -> str:
+    """Return a message about members that failed, with remedies."""
+    lines = []
+    for member, text in failed:
+        of = f"{members.name(member)}: " if members.many else ""
+        lines.append(f"{of}{text}.")
+    return (
+        " ".join(lines) + f" Check (a) whether the environment stays finite: {ADVICE}; "
+        "then try (b) rewards and observations of a smaller scale; (c) a smaller learning "
+        "rate, or clipped gradients; (d) double precision "
+        "(`jax.config.update('jax_enable_x64', True)`)."
+    )
+
+
+def _broken(
+    report: Report, member: int, paths: Sequence[str], counters: Counters
+) -> str:
+    """Return which leaf of the state of a member is not finite; empty if there is none."""
+    for path, flag in zip(paths, report.broken[member]):
+        if flag and path not in counters.exempt:
+            return f"`state{path}` became NaN or infinite"
+    return ""
+
+
+def _skipped(report: Report, member: int, longest: int) -> str:
+    """Describe the updates of a turn that were not finite."""
+    bad, updates = int(report.nonfinite[member]), int(report.updates[member])
+    numbers = {k: n for k, n in report.number.items() if k not in EPISODES}
+    finite = {name: int(n[member]) for name, n in numbers.items()}
+    worst = min(finite, key=lambda name: finite[name], default="")
+    seen = f", most often `{worst}`" if len({*finite.values()}) > 1 else ""
+    return (
+        f"a metric was not finite in at least half of the updates of {longest} consecutive "
+        f"iterations, and in {bad} of {updates} updates{seen},"
+    )
 
 
 @dataclasses.dataclass
@@ -27,7 +145,7 @@ class Loop:
 
     **Arguments:**
 
-    - `run`: agents, environment and plan.
+    - `run`: the run.
     - `source`: environment or dataset that the agents learn from.
     - `state`, `counters`: state of all members, and what was counted.
     - `evaluator`: evaluator of the members.
@@ -51,15 +169,15 @@ class Loop:
     unsaved: str = ""
 
     def go(self, interrupt: Interrupt) -> None:
-        """Take turns until the plan is done, a signal comes, or a callback asks to stop.
+        """Take turns until the run is complete, a signal comes, or a callback asks to stop.
 
         **Raises:** `FloatingPointError` if no member is left whose numbers are finite.
         """
-        plan, begin = self.run.plan, self.begin - self.counters.seconds
+        run, begin = self.run, self.begin - self.counters.seconds
         paths = float_paths(self.state)
         pace: tuple[float, int] | None = None
         stopped = 0
-        while self.counters.steps < plan.steps and not interrupt.number and not stopped:
+        while self.counters.steps < run.steps and not interrupt.number and not stopped:
             before, start = self.counters, time.monotonic()
             report = self._turn(paths)
             took = time.monotonic() - start
@@ -70,16 +188,16 @@ class Loop:
             rate = float(report.steps.sum()) / max(took, 1e-9)
             failure = self._complaint(before)
             rows = self._rows(report, rate, found)
-            control = self._observe(rows, found, best, interrupt)
+            turn = self._observe(rows, found, best, interrupt)
             if failure and not self._alive():
                 raise FloatingPointError(f"{failure} {self.kept()}")
             interrupt.number, stopped, unsaved = agreed(
-                interrupt.number, int(bool(control.stop)), int(bool(control.unsaved))
+                interrupt.number, int(bool(turn.stop)), int(bool(turn.unsaved))
             )
             elsewhere = "another process could not write" if unsaved else ""
-            self.unsaved = control.unsaved or elsewhere
-            if control.stop:
-                self.progress.say(f"Stopping, as {control.stop}.")
+            self.unsaved = turn.unsaved or elsewhere
+            if turn.stop:
+                self.progress.say(f"Stopping, as {turn.stop}.")
             pace = pace or (now, self.counters.steps)
             self.progress.turn(self._news(report, rate, found, pace))
 
@@ -89,9 +207,9 @@ class Loop:
         found: Evaluation | None,
         best: bool,
         interrupt: Interrupt,
-    ) -> Control:
+    ) -> Turn:
         """Call the callbacks."""
-        done = self.counters.steps >= self.run.plan.steps
+        done = self.counters.steps >= self.run.steps
         turn = Turn(
             self.run,
             self.counters,
@@ -102,11 +220,10 @@ class Loop:
             self.state,
             lambda: done or bool(agreed(interrupt.number)[0]),
             self.progress.warn,
-            Control(),
         )
         for callback in self.callbacks:
             callback.turn(turn)
-        return turn.control
+        return turn
 
     def kept(self) -> str:
         """Describe the last checkpoint in a sentence."""
@@ -114,11 +231,11 @@ class Loop:
         return found[0] if found else NOTHING_KEPT
 
     def _turn(self, paths: list[str]) -> Report:
-        n = self.run.plan.iterations(self.counters)
+        n = self.run.iterations(self.counters)
         self.state, report = run_turn(self.run.members, self.source, n, self.state)
         wait(report)
         report = on_host(report)
-        planned = self.run.plan.steps
+        planned = self.run.steps
         self.counters = advance(self.counters, report, n, paths, int(planned))
         self._warn_nonfinite(report)
         return report
@@ -146,8 +263,8 @@ class Loop:
         return [k for k in range(self.run.members.count) if k not in failed]
 
     def _evaluation(self, before: Counters) -> Evaluation | None:
-        plan, counters = self.run.plan, self.counters
-        if not self._alive() or not plan.evaluates(before.steps, counters.steps):
+        counters = self.counters
+        if not self._alive() or not self.run.evaluates(before.steps, counters.steps):
             return None
         found = self.evaluator(self.state, counters.turn)
         self.evaluations.append((counters.steps, found))
@@ -159,7 +276,7 @@ class Loop:
         """Return true, and record it, if an agent has a new best evaluation."""
         if found is None:
             return False
-        value = best_agent(found.mean(), self.run.plan.num_seeds, self._alive())
+        value = best_agent(found.mean(), self.run.num_seeds, self._alive())
         if not np.isfinite(value):
             return False
         if self.counters.best is not None and value <= self.counters.best:
@@ -207,13 +324,14 @@ class Loop:
 
     def _score(self, returns: float) -> Row:
         """Return the normalized score, if the recording has reference returns."""
-        known = None if self.run.data is None else self.run.data.about
+        data = self.run.dataset()
+        known = None if data is None else data.about
         if known is None or known.random_return is None or known.expert_return is None:
             return {}
         return {"eval/score": known.score(returns)}
 
     def _news(self, report: Report, rate: float, found, pace) -> News:
-        total, steps = int(self.run.plan.steps), self.counters.steps
+        total, steps = int(self.run.steps), self.counters.steps
         alive = self._alive()
         values = [_means(report, k).get("return", np.nan) for k in alive]
         evaluated = [

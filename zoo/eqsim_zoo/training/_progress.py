@@ -1,9 +1,49 @@
-"""Progress of a run."""
+"""Surroundings of a run: several processes, progress on a screen, and signals.
+
+In a run of several processes (`jax.distributed`), all take the same turns; the first one
+writes and prints.
+"""
 
 import abc
+import signal
+import threading
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.tree_util as jtu
+import numpy as np
+from jax.experimental import multihost_utils
+
+from ..blocks import replicate
+
+
+def is_first() -> bool:
+    """Return whether this is the process that writes files and prints."""
+    return jax.process_index() == 0
+
+
+def gathered(tree: Any) -> Any:
+    """Gather arrays with the rows of all processes; all of them must call it."""
+    return tree if jax.process_count() == 1 else _gathered(tree)
+
+
+@eqx.filter_jit
+def _gathered(tree: Any) -> Any:
+    return replicate(tree)
+
+
+def agreed(*numbers: int) -> tuple[int, ...]:
+    """Return the maximum of each number over the processes, whose clocks and signals
+    may differ; all of them must call it."""
+    if jax.process_count() == 1:
+        return numbers
+    found = multihost_utils.process_allgather(np.asarray(numbers))
+    return tuple(int(x) for x in np.max(np.asarray(found), axis=0))
 
 
 class RunWarning(UserWarning):
@@ -140,3 +180,55 @@ def _span(seconds: float) -> str:
     return (
         f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
     )
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupt:
+    """Request to stop. `number`: number of the signal, 0 without one."""
+
+    def __init__(self):
+        self.number = 0
+
+
+@contextmanager
+def listening(progress: AbstractProgress) -> Iterator[Interrupt]:
+    """Treat the first SIGINT or SIGTERM as a request to stop; a second one has its usual
+    effect.
+
+    Elsewhere than in the main thread, signals are left alone.
+    """
+    interrupt = Interrupt()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupt
+        return
+
+    def answer(number: int, frame: Any) -> None:
+        interrupt.number = number
+        restore()
+        progress.say("Stopping after this turn. Repeat to stop immediately.")
+
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+    for number in _SIGNALS:
+        signal.signal(number, answer)
+    try:
+        yield interrupt
+    finally:
+        restore()
+
+
+def wait(tree: Any) -> None:
+    """Wait until arrays are computed; unlike in `jax.block_until_ready`, Python handles
+    signals meanwhile."""
+    begin = time.monotonic()
+    leaves: list[Any] = jtu.tree_leaves(tree)
+    for leaf in leaves:
+        while not leaf.is_ready():
+            waited = time.monotonic() - begin
+            time.sleep(min(1e-4 + 0.02 * waited, 0.02))

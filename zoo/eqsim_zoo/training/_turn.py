@@ -14,7 +14,7 @@ from eqsim import AbstractEnv
 
 from ..blocks import Episodes, Replay, replicate, Running
 from ..data import Dataset
-from ..runs._members import MemberEnvs, Members
+from ..runs.members import MemberEnvs, Members
 
 
 EPISODES = ("return", "length")

@@ -1,7 +1,13 @@
-"""Evaluation of agents: episodes with deterministic actions."""
+"""Evaluation of agents: episodes with deterministic actions, their statistics for each
+member, and statistics over seeds.
+
+`evaluate` runs one agent; the loop calls an `Evaluator`, whose program for all members is
+compiled while the first turn is.
+"""
 
 import dataclasses
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +17,7 @@ import jax.random as jr
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
-from scipy import special
+from scipy import special, stats
 
 import eqsim
 from eqsim import (
@@ -26,9 +32,87 @@ from eqsim.bridges import check_count, check_key, check_type
 
 from ..agents import AbstractSkillAgent
 from ..blocks import replicate
-from ..blocks._environments import evaluation_env
-from ..runs._members import Members
-from ._per_member import per_member
+from ..blocks._environments import evaluation_env, evaluation_key
+from ..runs.members import Members
+from ..runs.run import Run
+
+
+class _PerMember(np.ndarray):
+    """An array with one number for each member, which converts to a number if there is a
+    single member."""
+
+    def __float__(self) -> float:
+        if self.size != 1:
+            raise TypeError(
+                f"This statistic has one value for each of {self.size} members, so it is "
+                "not a single number. Select a member, as in `evaluation.mean()[0]`, or "
+                "average over members, as in `evaluation.mean().mean()`."
+            )
+        return float(self.item())
+
+    def __format__(self, spec: str) -> str:
+        return format(float(self) if spec else str(self), spec)
+
+
+def per_member(values: Any) -> np.ndarray:
+    """Return an array of numbers, one for each member."""
+    return np.asarray(values).view(_PerMember)
+
+
+def interquartile_mean(scores: Float[np.ndarray, "runs *tasks"]) -> float:
+    """Return the mean of the middle half of all scores.
+
+    A quarter of the scores (rounded down) is left out at either end. The interquartile
+    mean is less sensitive to single runs than the mean, and uses more of the runs than the
+    median.
+
+    **Arguments:**
+
+    - `scores`: one score per run, such as the mean return of a seed; or one per run and
+        task.
+
+    ??? cite "Reference"
+        Agarwal et al., *Deep reinforcement learning at the edge of the statistical
+        precipice*, 2021, section 4.3.
+    """
+    return float(stats.trim_mean(np.ravel(scores), 0.25))
+
+
+def bootstrap_interval(
+    scores: Float[np.ndarray, "runs *tasks"], *, draws: int = 2000, seed: int = 0
+) -> tuple[float, float]:
+    """Return the 95 % confidence interval of `interquartile_mean`.
+
+    Percentiles of the stratified bootstrap: each draw takes as many runs as there are,
+    with replacement, independently for each task. Episodes are not drawn, since episodes
+    of one run are not independent runs. Intervals of fewer than about five runs are too
+    narrow.
+
+    **Arguments:**
+
+    - `scores`: one score per run, or one per run and task.
+    - `draws`: number of bootstrap samples.
+    - `seed`: random seed.
+
+    **Raises:** `ValueError` if there are fewer than two runs.
+
+    ??? cite "Reference"
+        Agarwal et al., *Deep reinforcement learning at the edge of the statistical
+        precipice*, 2021, section 4.1.
+    """
+    check_count("draws", draws)
+    check_count("seed", seed, 0)
+    scores = np.asarray(scores)
+    if len(scores) < 2:
+        raise ValueError(
+            f"An interval needs at least 2 runs, but `scores` has {len(scores)}."
+        )
+    rows = scores.reshape(len(scores), -1)
+    chosen = np.random.default_rng(seed).integers(len(rows), size=(draws, *rows.shape))
+    drawn = np.take_along_axis(rows[None], chosen, axis=1).reshape(draws, -1)
+    means = stats.trim_mean(drawn, 0.25, axis=1)
+    low, high = np.percentile(means, (2.5, 97.5))
+    return float(low), float(high)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,3 +331,41 @@ def _evaluation(kept: tuple) -> Evaluation:
     ended = np.any(taken & terminated, axis=-1)
     lengths = taken.sum(axis=-1)
     return Evaluation(total(reward), lengths, ended, *map(total, diversity))
+
+
+class Evaluator:
+    """Evaluates the members of a run, as `evaluate_members`.
+
+    On a single device the program is compiled beside that of the first turn, which takes
+    about as long. On several, `rollout` spreads one member over them.
+
+    **Arguments:**
+
+    - `run`: the run.
+    - `state`: state or its shapes.
+    """
+
+    def __init__(self, run: Run, state: Any):
+        self._run, self._env = run, run.evaluation_environment()
+        self._program: Future | None = None
+        if self._env is not None and run.evaluations and len(jax.devices()) == 1:
+            self._episode = evaluation_env(self._env, run.episode_length)
+            args = run.members, state, self._episode, self._keys(0)
+            lowered = run_members.lower(*args, run.episode_length)
+            worker = ThreadPoolExecutor(1)
+            self._program = worker.submit(lowered.compile)
+            worker.shutdown(wait=False)
+
+    def __call__(self, state: Any, turn: int) -> Evaluation:
+        members, length = self._run.members, self._run.episode_length
+        if self._program is None:
+            assert self._env is not None
+            return evaluate_members(members, state, self._env, self._keys(turn), length)
+        program, keys = self._program.result(), self._keys(turn)
+        return evaluation_of(
+            members, program(members, state, self._episode, keys, length)
+        )
+
+    def _keys(self, turn: int) -> Any:
+        key = lambda seed: evaluation_key(seed, turn)
+        return episode_keys(self._run.members, key, self._run.episodes)

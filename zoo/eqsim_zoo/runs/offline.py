@@ -1,8 +1,10 @@
-"""Offline training: adapters between datasets and the training loop."""
+"""Agents that learn from datasets in the loop of online agents: `Offline` around the
+agent, `Recorded` around an environment that has a dataset.
+"""
 
 import dataclasses
 import functools as ft
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -18,11 +20,7 @@ from eqsim.envs import ResetOptions
 from eqsim.wrappers import AbstractStateless, Lifetime, nested_envs
 
 from ..agents._goal_agent import AbstractGoalAgent
-from ..agents._offline import (
-    AbstractLevelAgent,
-    AbstractOfflineAgent,
-    check_memoryless,
-)
+from ..agents._offline import AbstractLevelAgent, AbstractOfflineAgent, check_memoryless
 from ..blocks import (
     AbstractOffPolicy,
     check_divisible,
@@ -35,7 +33,6 @@ from ..blocks import (
 from ..blocks._levels import check_levels, Levels
 from ..data import check_fits, check_hindsight, Dataset, GoalData, to_device
 from ..vision import observation_statistics
-from ._members import agents_given
 
 
 class Recorded(AbstractStateless):
@@ -75,7 +72,7 @@ class OfflineState(eqx.Module):
 class Offline(AbstractOnlineAgent):
     """Adapter that trains an agent on a dataset in the loop for online agents.
 
-    `train(agent, data)` trains `Offline(agent)`. The source of `init` and `iterate` is a
+    A `Run` with `data` trains `Offline(agent)`. The source of `init` and `iterate` is a
     `Dataset` or a `Recorded` environment, of which only the dataset is used. One update
     counts as one step.
 
@@ -176,7 +173,7 @@ def recording(agent: eqx.Module, source: AbstractEnv | Dataset) -> Dataset:
             return layer.data
     raise ValueError(
         f"`{type(agent).__name__}` needs a dataset, but `{type(source).__name__}` has none. "
-        "Use `train(agent, data)` or `Recorded(env, data)`."
+        "Pass `data` to `Run`."
     )
 
 
@@ -186,7 +183,7 @@ def _create(agent: Offline, key: PRNGKeyArray, data: Dataset) -> Any:
     if not isinstance(held, AbstractOfflineAgent | AbstractGoalAgent):
         raise ValueError(
             f"`{type(held).__name__}` needs an environment for its initial state, also with "
-            "a dataset. Pass `eval_env`."
+            "a dataset. Pass `env`."
         )
     row = eqx.filter_eval_shape(lambda d: d.rows(jnp.zeros((), jnp.int32)), data)
     return held.create(key, row.obs, data.bounds)
@@ -200,23 +197,6 @@ def as_learner(agent: AbstractAgent) -> AbstractOnlineAgent:
 def offline_maker(make: Callable[..., AbstractAgent]) -> Callable[..., Offline]:
     """Return a factory of `Offline` around the agent that `make` returns."""
     return ft.partial(Offline, agent=make())
-
-
-def learners(
-    agent: AbstractAgent | Sequence[AbstractAgent],
-    env: AbstractEnv | None,
-    data: Dataset | None,
-) -> Sequence[AbstractAgent]:
-    """Return the agents to train, wrapped in `Offline` if there is a dataset.
-
-    **Raises:** `ValueError` if the agents cannot learn from the dataset.
-    """
-    agents = agents_given(agent)
-    if data is None:
-        return agents
-    for one in agents:
-        check_data(one.agent if isinstance(one, Offline) else one, env, data)
-    return [as_learner(one) for one in agents]
 
 
 def sampling_source(agent: AbstractAgent, data: Dataset) -> Dataset | GoalData:
@@ -236,7 +216,7 @@ def check_data(agent: AbstractAgent, env: AbstractEnv | None, data: Dataset) -> 
     ):
         raise ValueError(
             f"`{type(agent).__name__}` is on-policy and cannot be trained on a dataset. Use "
-            "an agent of `eqsim_zoo.offline`."
+            "an offline or off-policy agent."
         )
     if isinstance(agent, AbstractGoalAgent):
         check_hindsight(agent.hindsight)

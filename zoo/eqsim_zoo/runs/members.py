@@ -17,7 +17,7 @@ from eqsim.wrappers import nested_envs, PooledResets
 
 from ..blocks._environments import member_key
 from ..data import Dataset
-from ._settings import describe
+from .fields import describe
 
 
 class MemberEnvs(eqx.Module):
@@ -170,12 +170,12 @@ def members_of(
     `seed + num_seeds - 1`.
 
     **Raises:** `ValueError` if the agents differ in more than array values, so that they
-    cannot share a program; `TypeError` if one is not an agent or has no `iterate`.
+    cannot share a program, or one has no `iterate`; `TypeError` if one is not an agent.
     """
     online: list[AbstractOnlineAgent] = []
     for agent in agents_given(agents):
         if not isinstance(agent, AbstractOnlineAgent):
-            raise TypeError(
+            raise ValueError(
                 f"{agent!r} has no `iterate`, so it cannot be trained in an environment "
                 "alone. Pass a dataset (`data`)."
             )

@@ -20,10 +20,11 @@ from eqsim.wrappers import episode_robot
 
 from ..blocks import device_mesh, replicate
 from ..blocks._environments import evaluation_env, evaluation_key
-from ..runs._members import Members
-from ..runs._run import Run, VIDEOS
-from ._callbacks import AbstractCallback, Turn
-from ._processes import gathered, is_first
+from ..runs.folders import VIDEOS
+from ..runs.members import Members
+from ..runs.run import Run
+from ._progress import gathered, is_first
+from .callbacks import AbstractCallback, Turn
 
 
 FRAMES, SPACING = 300, 0.05
@@ -63,22 +64,24 @@ class Video(AbstractCallback):
         self._block, self._broken = 0, False
 
     def start(self, run: Run, folder: pathlib.Path | None, turn: int) -> None:
-        env = run.env if self._given is None else self._given
-        if env is None or not run.plan.evaluations:
+        env = self._given
+        if env is None and run.env is not None:
+            env = run.environment()
+        if env is None or not run.evaluations:
             raise ValueError(
-                "`Video` shows episodes at evaluations, but the plan has none or there is "
-                "no environment. Pass `eval_env` and a plan with `evaluations`."
+                "`Video` shows episodes at evaluations, but the run has none or there is "
+                "no environment. Pass `env`, and `evaluations` of at least 1."
             )
         if is_first() and folder is None:
             raise ValueError("`Video` needs a folder of the run: pass `out`.")
         self._env, self._block, self._broken = env, 0, False
-        self._folder = run.folder / VIDEOS
+        self._folder = pathlib.Path() if folder is None else folder / VIDEOS
 
     def turn(self, turn: Turn) -> None:
-        plan, steps = turn.run.plan, turn.counters.steps
+        run, steps = turn.run, turn.counters.steps
         if turn.evaluation is None or self._env is None:
             return
-        block = steps * plan.evaluations // plan.planned // self._every
+        block = steps * run.evaluations // run.planned // self._every
         ends = turn.ends()  # All processes must ask.
         if block <= self._block and not ends:
             return
@@ -86,12 +89,12 @@ class Video(AbstractCallback):
         means = turn.evaluation.mean()
         member = int(np.argmax(np.where(np.isfinite(means), means, -np.inf)))
         episode = run_episode(
-            turn.run.members,
+            run.members,
             gathered(turn.state),
             self._env,
-            evaluation_key(turn.run.members.seeds[member], 0),
+            evaluation_key(run.members.seeds[member], 0),
             member,
-            plan.episode_length,
+            run.episode_length,
         )
         if not is_first() or self._broken:
             return
@@ -105,7 +108,7 @@ class Video(AbstractCallback):
         except (OSError, FloatingPointError) as error:
             turn.warn(f"No animation was written after {steps:,} steps: {error}")
         else:
-            turn.control.videos.append(path)
+            turn.videos.append(path)
 
     def close(self) -> None:
         """Do nothing: animations are written immediately."""

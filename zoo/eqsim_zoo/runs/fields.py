@@ -1,17 +1,72 @@
-"""Hyperparameters as text: fields of agents in JSON and on the command line."""
+"""Hyper-parameters as JSON: `describe` writes the fields of an agent, `build` reads them.
+
+Fields of nested modules have names such as `sac.discount`, their classes `sac.class`.
+"""
 
 import dataclasses
 import difflib
+import enum
 import inspect
-import typing
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import equinox as eqx
+import jax
+import numpy as np
 
 from eqsim import AbstractAgent
 
-from ._values import decode, encode, expectation, is_opaque, parse_like
+
+def encode(value: Any) -> Any:
+    """Return a value in types that JSON supports; `build` decodes it."""
+    if isinstance(value, enum.Enum):
+        return value.name
+    if isinstance(value, bool | int | float | str) or value is None:
+        return value
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
+        return _encode_array(np.asarray(value))
+    if isinstance(value, tuple | list):
+        return [encode(item) for item in value]
+    if isinstance(value, eqx.Module):
+        parts = {f.name: vars(value)[f.name] for f in dataclasses.fields(value)}
+        inner = {name: encode(part) for name, part in parts.items()}
+        return {"class": type(value).__name__, "fields": inner}
+    try:  # Functions are identified by name, as addresses change.
+        return {"object": f"{value.__module__}.{value.__qualname__}"}
+    except AttributeError:
+        return {"object": type(value).__name__}
+
+
+def _encode_array(value: np.ndarray) -> Any:
+    if value.ndim:
+        return [_encode_array(np.asarray(item)) for item in value]
+    if value.dtype.kind != "f":
+        return value.item()
+    # JSON has no infinity.
+    return float(str(value)) if np.isfinite(value) else str(value)
+
+
+def decode(value: Any, like: Any) -> Any:
+    """Return the value that `encode` described, with the type of `like`."""
+    if isinstance(like, enum.Enum) and isinstance(value, str):
+        return type(like)[value]
+    if isinstance(value, list) and isinstance(like, tuple):
+        first = like[0] if like else None
+        each = like if len(like) == len(value) else [first] * len(value)
+        return tuple(map(decode, value, each))
+    if isinstance(value, str) and isinstance(like, jax.Array | np.ndarray):
+        return float(value)
+    if isinstance(value, list) and isinstance(like, jax.Array | np.ndarray):
+        return np.asarray(value, like.dtype)
+    # Values that cannot be decoded are kept if they are unchanged.
+    same = isinstance(value, dict) and value == encode(like)
+    return like if same else value
+
+
+def is_opaque(value: Any) -> bool:
+    """Return true if a part of a value could not be decoded."""
+    several = isinstance(value, tuple) and any(map(is_opaque, value))
+    return several or isinstance(value, dict)
 
 
 # Suffix for the class of a nested module; a keyword cannot be a field name.
@@ -25,7 +80,7 @@ def describe(agent: AbstractAgent) -> dict[str, Any]:
     Floats have the shortest representation that restores the same value.
     """
     classes = {f"{path}.{_CLASS}": name for path, name in _held(agent).items()}
-    return classes | {name: encode(value) for name, value in _fields(agent).items()}
+    return classes | {name: encode(value) for name, value in fields_of(agent).items()}
 
 
 def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
@@ -40,7 +95,7 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
     a nested module differs from the settings.
     """
     base = make()
-    fields, taken = _fields(base), _parameters(make)
+    fields, taken = fields_of(base), _parameters(make)
     _check_held(base, settings)
     classes = {f"{path}.{_CLASS}" for path in _held(base)}
     changed = {}
@@ -55,8 +110,8 @@ def build(make: Callable[..., Any], settings: dict[str, Any]) -> AbstractAgent:
             value = decode(value, fields[name])
         except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise ValueError(
-                f"`{name}` of {type(base).__name__!r} must be "
-                f"{expectation(fields[name])}, got {value!r}."
+                f"`{name}` of {type(base).__name__!r} must be of the form "
+                f"{encode(fields[name])!r}, got {value!r}."
             ) from error
         if encode(value) == encode(fields[name]):
             continue
@@ -95,66 +150,9 @@ def _nested(base: eqx.Module, changed: dict[str, Any]) -> dict[str, Any]:
 def full_name(agent: AbstractAgent, name: str) -> str:
     """Return the full name of a field: `sac.discount` for `discount`, if the agent has no
     such field and the name is unique among nested modules."""
-    fields = _fields(agent)
+    fields = fields_of(agent)
     inner = [known for known in fields if known.endswith(f".{name}")]
     return inner[0] if name not in fields and len(inner) == 1 else name
-
-
-def options(
-    agent: AbstractAgent, make: Callable[..., Any]
-) -> dict[str, tuple[eqx.Module, Any]]:
-    """Return the fields that can be given as text by name, each with the module that holds
-    it and its value.
-
-    **Arguments:**
-
-    - `agent`: agent with the values of the fields.
-    - `make`: class of the agent, or a factory; only its parameters can be set.
-    """
-    taken, found = _parameters(make), {}
-    for name, value in _fields(agent).items():
-        *path, _ = name.split(".")
-        holder: Any = agent
-        for part in path:
-            holder = vars(holder)[part]
-        encoded = encode(value)
-        items = encoded if isinstance(encoded, list) else [encoded]
-        writable = not any(isinstance(x, dict | list) for x in items)
-        writable = writable and not _holds_module(holder, name.rpartition(".")[2])
-        # The items of an empty tuple have no known type.
-        if writable and items and name.partition(".")[0] in taken:
-            found[name] = holder, value
-    return found
-
-
-def _holds_module(holder: eqx.Module, name: str) -> bool:
-    """Return whether a field is declared to hold a module, even if it is None."""
-    (declared,) = (f.type for f in dataclasses.fields(holder) if f.name == name)
-    kinds = typing.get_args(declared) or (declared,)
-    return any(isinstance(x, type) and issubclass(x, eqx.Module) for x in kinds)
-
-
-def parse(agent: AbstractAgent, name: str, text: str) -> Any:
-    """Parse text as the value of a field.
-
-    The type is that of the field in `agent`: a number, a boolean, a name, or several of
-    them separated by commas.
-
-    **Raises:** `ValueError` if there is no such field or the text cannot be parsed.
-    """
-    fields = _fields(agent)
-    if name not in fields:
-        raise ValueError(
-            unknown(f"{type(agent).__name__!r} has no field", name, fields)
-        )
-    try:
-        return parse_like(text.strip(), fields[name])
-    except (ValueError, SyntaxError, KeyError, OverflowError) as error:
-        expected = expectation(fields[name])
-        raise ValueError(
-            f"`{name}={_brief(text)}`: expected {expected}, such as "
-            f"{encode(fields[name])}."
-        ) from error
 
 
 def has_default(agent: AbstractAgent, name: str) -> bool:
@@ -183,12 +181,13 @@ def _brief(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def _fields(agent: eqx.Module) -> dict[str, Any]:
+def fields_of(agent: eqx.Module) -> dict[str, Any]:
+    """Return the fields of an agent and of its nested modules by name."""
     found: dict[str, Any] = {}
     for field in dataclasses.fields(agent):
         name, value = field.name, vars(agent)[field.name]
         if isinstance(value, eqx.Module):
-            inner = _fields(value)
+            inner = fields_of(value)
             found |= {f"{name}.{own}": held for own, held in inner.items()}
         else:
             found[name] = value
@@ -208,7 +207,7 @@ def _held(agent: eqx.Module) -> dict[str, str]:
 
 def _check_held(base: eqx.Module, settings: dict[str, Any]) -> None:
     """Raise `ValueError` if the classes of nested modules differ from the settings."""
-    held, fields = _held(base), _fields(base)
+    held, fields = _held(base), fields_of(base)
     for name, value in settings.items():
         path, _, last = name.rpartition(".")
         # A field without a module has a value instead of a class.
