@@ -18,8 +18,8 @@ from hypothesis import given, HealthCheck, settings, strategies as st
 from zoo.states import bits
 
 from eqsim_zoo import SAC
+from eqsim_zoo.agents.offline_agent import GaussianPolicy
 from eqsim_zoo.blocks import DeterministicPolicy, MLP
-from eqsim_zoo.blocks._heads import GaussianPolicy
 from eqsim_zoo.runs import CheckpointError, load_checkpoint, read_about, save_checkpoint
 from eqsim_zoo.runs._config import agents_of, check_agents
 from eqsim_zoo.runs._members import members_of

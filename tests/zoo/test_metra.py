@@ -13,7 +13,7 @@ import eqsim_zoo as zoo
 from eqsim import AutoReset, testing, TimeLimit
 from eqsim.wrappers import OneHotSkills
 from eqsim_zoo.agents import Representation
-from eqsim_zoo.agents._metra import latent_progress, metra_loss
+from eqsim_zoo.agents.metra import latent_progress, metra_loss
 from eqsim_zoo.training._evaluate import evaluate_policy
 
 

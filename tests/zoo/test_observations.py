@@ -17,8 +17,8 @@ import eqsim_zoo as zoo
 from eqsim.testing import probes
 from eqsim_zoo import vision
 from eqsim_zoo.agents import RecurrentPPOState
-from eqsim_zoo.agents._sac import SACState
-from eqsim_zoo.agents._td3 import TD3State
+from eqsim_zoo.agents.sac import SACState
+from eqsim_zoo.agents.td3 import TD3State
 from eqsim_zoo.blocks import collect, Critic, MLP, normalize, Squash
 from eqsim_zoo.blocks.recurrent import RecurrentActor
 

@@ -26,9 +26,9 @@ from zoo.recordings import (
 
 import eqsim_zoo as zoo
 from eqsim_zoo import offline, vision
-from eqsim_zoo.agents._goal_agent import AbstractGoalAgent
-from eqsim_zoo.agents._iql import expectile_loss
-from eqsim_zoo.blocks._levels import Levels
+from eqsim_zoo.agents.goal_agents import AbstractGoalAgent
+from eqsim_zoo.agents.iql import expectile_loss
+from eqsim_zoo.agents.offline_agent import Levels
 from eqsim_zoo.data import Hindsight
 
 

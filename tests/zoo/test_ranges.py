@@ -10,7 +10,7 @@ import pytest
 import eqsim
 import eqsim_zoo as zoo
 import eqsim_zoo.offline as offline
-from eqsim_zoo.blocks._ranges import _RANGES
+from eqsim_zoo.blocks.hyperparameters import _RANGES
 
 
 # Agents with hyperparameters, found by their interface.

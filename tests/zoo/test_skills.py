@@ -21,7 +21,7 @@ import eqsim_zoo as zoo
 from eqsim import AutoReset, testing, TimeLimit
 from eqsim.testing import probes
 from eqsim.wrappers import NormalSkills, OneHotSkills, Skills, UniformSkills
-from eqsim_zoo.agents._diayn import diversity_reward
+from eqsim_zoo.agents.diayn import diversity_reward
 from eqsim_zoo.blocks import Episodes, log_density, predictability, SkillPolicy
 
 

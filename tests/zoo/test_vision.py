@@ -42,7 +42,7 @@ from eqsim_zoo.vision import (
     SpatialEmbeddings,
     SpatialSoftmax,
 )
-from eqsim_zoo.vision._resnet import _Maker
+from eqsim_zoo.vision.resnet import _Maker
 
 
 SMALL = dict(widths=(3, 2), kernels=(3, 2), strides=(2, 1), outputs=4)

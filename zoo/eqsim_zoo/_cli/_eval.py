@@ -13,11 +13,11 @@ from rich.console import Console
 
 from eqsim import CommandError
 
-from ..agents._skill_agent import AbstractSkillAgent
+from ..agents.skill_agent import AbstractSkillAgent
 from ..runs._folder import load_run
 from ..runs._run import BEST, Run
-from ..skills._paths import default_skills, follow_skills
-from ..skills._plots import write_skills
+from ..skills.paths import default_skills, follow_skills
+from ..skills.plots import write_skills
 from ..training._evaluate import episode_keys, evaluate_members, Evaluation
 from ..training._video import Episode, run_episode, write_episode
 from ._errors import sentences

@@ -13,15 +13,9 @@ from rich.table import Table
 from eqsim import AbstractController, AbstractEnv, agent_policy, CommandError
 from eqsim.envs import is_import_path
 
-from ..data import (
-    About,
-    Dataset,
-    joined,
-    noisy_policy,
-    RandomPolicy,
-    record,
-    save_data,
-)
+from ..data.dataset import About, Dataset, joined
+from ..data.files import save_data
+from ..data.recording import noisy_policy, RandomPolicy, record
 from ..runs._config import read_config
 from ..runs._folder import load_run
 from ..runs._recipe import Recipe

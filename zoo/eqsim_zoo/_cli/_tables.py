@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..runs._members import Members
-from ..skills._paths import SkillPaths
+from ..skills.paths import SkillPaths
 from ..training._evaluate import Evaluation
 
 

@@ -14,7 +14,7 @@ import eqsim
 from eqsim import AbstractAgent, AbstractOnlineAgent, CommandError
 from eqsim.envs import is_import_path
 
-from ..agents._skill_agent import AbstractSkillAgent
+from ..agents.skill_agent import AbstractSkillAgent
 from ..runs import Plan, RunFolder
 from ..runs._config import read_config
 from ..runs._presets import find_preset, Preset

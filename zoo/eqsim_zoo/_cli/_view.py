@@ -6,7 +6,7 @@ from typing import Any
 
 from eqsim import AbstractController, AbstractEnv, agent_policy
 
-from ..blocks._environments import evaluation_env
+from ..blocks.collecting import evaluation_env
 from ..runs._folder import load_run
 from ..runs._run import BEST
 from ._named_env import named_run

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from ..data import Dataset
+from ..data.dataset import Dataset
 from ._checkpoint import versions
 from ._environment import env_name, env_values
 from ._members import Members

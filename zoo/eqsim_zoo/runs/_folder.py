@@ -8,9 +8,8 @@ from typing import Any
 
 from eqsim import AbstractAgent, AbstractEnv
 
-from ..blocks import training_env
-from ..blocks._environments import pool_key
-from ..data import Dataset
+from ..blocks.collecting import pool_key, training_env
+from ..data.dataset import Dataset
 from ._checkpoint import load_checkpoint, read_about
 from ._config import (
     check_agents,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from eqsim.bridges import check_count
 
-from ..blocks._hyperparameters import number_of_steps
+from ..blocks.hyperparameters import number_of_steps
 
 
 _MOST = 2**30

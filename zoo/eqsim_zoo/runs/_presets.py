@@ -8,10 +8,10 @@ from typing import Any
 from eqsim import AbstractOnlineAgent
 from eqsim.bridges import check_count
 
-from ..agents._dads import DADS
-from ..agents._ppo import PPO
-from ..agents._sac import SAC
-from ..agents._shac import SHAC
+from ..agents.dads import DADS
+from ..agents.ppo import PPO
+from ..agents.sac import SAC
+from ..agents.shac import SHAC
 from ._settings import unknown
 
 

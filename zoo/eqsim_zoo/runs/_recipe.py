@@ -15,7 +15,8 @@ from eqsim import (
 )
 from eqsim.envs import is_import_path
 
-from ..data import Dataset, load_data
+from ..data.dataset import Dataset
+from ..data.files import load_data
 from ._recorded import offline_maker
 from ._settings import build, describe, unknown
 from ._skill_priors import with_skills

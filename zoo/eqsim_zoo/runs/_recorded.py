@@ -17,24 +17,24 @@ from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent, Timestep
 from eqsim.envs import ResetOptions
 from eqsim.wrappers import AbstractPassThrough, layers, Lifetime
 
-from ..agents._goal_agent import AbstractGoalAgent
-from ..agents._offline import (
+from ..agents.goal_agents import AbstractGoalAgent
+from ..agents.offline_agent import (
     AbstractLevelAgent,
     AbstractOfflineAgent,
+    check_levels,
     check_memoryless,
+    Levels,
 )
-from ..blocks import (
-    AbstractOffPolicy,
-    check_divisible,
-    check_positive,
-    mean_metrics,
-    shard_batch,
-    static,
-    unscale,
-)
-from ..blocks._levels import check_levels, Levels
-from ..data import check_fits, check_hindsight, Dataset, GoalData, to_device
-from ..vision import observation_statistics
+from ..blocks.hyperparameters import check_positive, static
+from ..blocks.networks import mean_metrics
+from ..blocks.observations import observation_statistics
+from ..blocks.parallel import check_divisible, shard_batch
+from ..blocks.policies import unscale
+from ..blocks.replay import AbstractOffPolicy
+from ..data.checks import check_fits
+from ..data.dataset import Dataset
+from ..data.goals import check_hindsight, GoalData
+from ..data.packing import to_device
 from ._members import agents_given
 
 

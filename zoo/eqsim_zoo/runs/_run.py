@@ -7,7 +7,7 @@ from typing import Any
 
 from eqsim import AbstractEnv
 
-from ..data import Dataset
+from ..data.dataset import Dataset
 from ._members import Members
 from ._plan import Plan
 from ._recipe import Recipe

@@ -24,9 +24,9 @@ from eqsim import (
 )
 from eqsim.bridges import check_count, check_key, check_type
 
-from ..agents import AbstractSkillAgent
-from ..blocks import replicate
-from ..blocks._environments import evaluation_env
+from ..agents.skill_agent import AbstractSkillAgent
+from ..blocks.collecting import evaluation_env
+from ..blocks.parallel import replicate
 from ..runs._members import Members
 from ._per_member import per_member
 

@@ -7,7 +7,7 @@ import jax
 
 from eqsim import AbstractEnv
 
-from ..blocks._environments import evaluation_env, evaluation_key
+from ..blocks.collecting import evaluation_env, evaluation_key
 from ..runs._members import Members
 from ..runs._plan import Plan
 from ._evaluate import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks._nonfinite import OBSERVATIONS, REWARDS, TERM
+from ..blocks.collecting import OBSERVATIONS, REWARDS, TERM
 from ..runs._members import Members
 from ..runs._plan import Counters
 from ._turn import EPISODES, float_paths, Report

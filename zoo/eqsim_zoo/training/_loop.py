@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks._nonfinite import OBSERVATIONS, REWARDS, TERM
+from ..blocks.collecting import OBSERVATIONS, REWARDS, TERM
 from ..runs._metrics import Row
 from ..runs._plan import Counters
 from ..runs._run import Run

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from ..blocks import replicate
+from ..blocks.parallel import replicate
 
 
 def is_first() -> bool:

@@ -15,7 +15,7 @@ import jax.tree_util as jtu
 from eqsim import AbstractAgent, AbstractEnv
 from eqsim.bridges import check_type
 
-from ..data import Dataset
+from ..data.dataset import Dataset
 from ..runs._config import read_config, write_config
 from ..runs._folder import begin_folder, open_run, run_env, with_state
 from ..runs._lock import locked

@@ -12,8 +12,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from eqsim import AbstractEnv
 
-from ..blocks import Episodes, Replay, replicate, Running
-from ..data import Dataset
+from ..blocks.collecting import Running
+from ..blocks.parallel import replicate
+from ..blocks.replay import Replay
+from ..blocks.skill_space import Episodes
+from ..data.dataset import Dataset
 from ..runs._members import MemberEnvs, Members
 
 

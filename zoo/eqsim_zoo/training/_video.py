@@ -18,8 +18,8 @@ from eqsim.bridges import check_count
 from eqsim.render import images, NoOpenGL, write_gif
 from eqsim.wrappers import robot
 
-from ..blocks import device_mesh, replicate
-from ..blocks._environments import evaluation_env, evaluation_key
+from ..blocks.collecting import evaluation_env, evaluation_key
+from ..blocks.parallel import device_mesh, replicate
 from ..runs._members import Members
 from ..runs._run import Run, VIDEOS
 from ._callbacks import AbstractCallback, Turn
