@@ -1,4 +1,8 @@
-"""Skill dynamics of DADS, and the reward that follows from them."""
+"""Dynamics-aware discovery of skills: skills whose effects are predictable.
+
+`SkillDynamics` predict how the descriptor changes under a skill, `DADS` learns them and a SAC, and
+the functions at the end are their loss and the intrinsic reward.
+"""
 
 import dataclasses
 from typing import Any
@@ -8,25 +12,17 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-import optax
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from eqsim import AbstractEnv
 from eqsim.bridges import check_count
 
-from ..blocks.hyperparameters import as_scalar, cast_floats, static
+from ..blocks.hyperparameters import as_scalar, same_precision, static
 from ..blocks.networks import Learner, MLP
 from ..blocks.policies import NormalMixture
-from ..blocks.replay import scan_updates
-from ..blocks.skill_space import (
-    log_density,
-    SkillPolicy,
-    SkillRow,
-    SkillSpace,
-    with_reward,
-)
-from .skill_agent import AbstractSkillAgent, collect_skills, init_skills, SkillState
+from ..blocks.replay import Memory, scan_updates
+from ..blocks.skill_space import log_density, SkillPolicy, SkillRow, SkillSpace
+from .skill_agent import AbstractSkillAgent, SkillLearner
 
 
 class SkillDynamics(eqx.Module):
@@ -64,43 +60,8 @@ class SkillDynamics(eqx.Module):
             mean = rest.reshape(self.components, -1)
             return NormalMixture(logits, mean, jnp.zeros_like(mean))
         mean, raw = jnp.split(rest.reshape(self.components, -1), 2, axis=1)
-        std = jnp.clip(jax.nn.softplus(raw), *std_range.astype(raw.dtype))
+        std = jnp.clip(jax.nn.softplus(raw), *std_range)
         return NormalMixture(logits, mean, jnp.log(std))
-
-
-def predictability(
-    model: SkillDynamics,
-    descriptor: Float[Array, "rows n"],
-    skill: Float[Array, "rows k"],
-    change: Float[Array, "rows n"],
-    others: Float[Array, "skills k"],
-    std_range: Float[Array, "2"],
-    *,
-    itself: bool,
-) -> Float[Array, " rows"]:
-    r"""Compute the reward of `DADS` for each row.
-
-    **Arguments:**
-
-    - `others`: skills to compare with.
-    - `std_range`: limits of deviations that are learned.
-    - `itself`: true if the row's own skill is to be compared with, too: not if it is
-        among `others`.
-    """
-    density = lambda x, z: model(x, z, std_range)
-    own = jax.vmap(lambda x, z, d: density(x, z).log_prob(d))(descriptor, skill, change)
-    if descriptor.shape[1] == model.omitted:
-        # Nothing but the skill is seen: one mixture per skill serves all rows.
-        mixtures = jax.vmap(lambda z: density(descriptor[0], z))(others)
-        per_row = lambda d: jax.vmap(lambda mixture: mixture.log_prob(d))(mixtures)
-        found = jax.vmap(per_row)(change)
-    else:
-        per_row = lambda x, d: jax.vmap(lambda z: density(x, z).log_prob(d))(others)
-        found = jax.vmap(per_row)(descriptor, change)
-    off = jnp.clip(found - own[:, None], -50.0, 50.0)
-    if itself:
-        off = jnp.concatenate([off, jnp.zeros_like(off[:, :1])], axis=1)
-    return jnp.log(float(off.shape[1])) - jax.nn.logsumexp(off, axis=1)
 
 
 def _pair(x: Any) -> Any:
@@ -181,160 +142,143 @@ class DADS(AbstractSkillAgent):
                 "skill dynamics would never be trained. Set one of them."
             )
 
-    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SkillState:
-        space = SkillSpace.create(
-            self,
-            env,
-            full=self.descriptor_full_state,
-            normalize_observations=self.sac.normalize_observations,
-            normalize_changes=self.normalize_target,
-        )
+    def create_model(
+        self, key: PRNGKeyArray, space: SkillSpace, dtype: Any
+    ) -> SkillDynamics:
         _check_space(self, space)
-        *keys, key_model = jr.split(key, 4)
-        dtype = env.action_range.dtype
-        self = cast_floats(self, dtype)
         described = space.layout.described
         inputs = described - self.omit_input_dynamics_dim + space.prior.size
         each = described if self.identity_covariance else 2 * described
         sizes = inputs, *self.hidden, self.components * (1 + each)
-        dynamics = SkillDynamics(
-            MLP.create(key_model, sizes, dtype=dtype),
+        return SkillDynamics(
+            MLP.create(key, sizes, dtype=dtype),
             self.omit_input_dynamics_dim,
             self.components,
             self.identity_covariance,
         )
-        model = Learner.create(dynamics, optax.adam(self.learning_rate))
-        return init_skills(self, jnp.stack(keys), env, space, model)
 
-    def iterate(
-        self, state: SkillState, env: AbstractEnv
-    ) -> tuple[SkillState, dict[str, Float[Array, "..."]]]:
-        """Collect steps, add them to the replay, and learn from batches of it: first the
-        dynamics by themselves, `dynamics_updates` times, then all."""
-        self = cast_floats(self, state.sac.bounds.dtype)
-        key, key_act, key_learn = jr.split(state.key, 3)
-        state, memory, report = collect_skills(self.sac, state, env, key_act)
-        state = dataclasses.replace(state, key=key)
-        key_dynamics, key_learn = jr.split(key_learn)
+    def change_statistics(self) -> bool:
+        return self.normalize_target
 
-        def update_dynamics(skills, batch):
-            skills, loss = self._update_dynamics(state, skills, batch)
-            return skills, {"dynamics_loss": loss}
+    def learn(
+        self, learner: SkillLearner, memory: Memory, key: PRNGKeyArray
+    ) -> tuple[SkillLearner, dict[str, Array]]:
+        """Learn from batches of the replay: first the dynamics by themselves,
+        `dynamics_updates` times, then all."""
+        key_dynamics, key_all = jr.split(key)
 
-        number = self.dynamics_updates
-        skills, studied = scan_updates(
-            self.sac, update_dynamics, state.skills, memory, key_dynamics, number
+        def update_dynamics(dynamics, batch):
+            dynamics, loss = self._update_dynamics(learner, dynamics, batch)
+            return dynamics, {"dynamics_loss": loss}
+
+        dynamics, first = scan_updates(
+            self.sac,
+            update_dynamics,
+            learner.model,
+            memory,
+            key_dynamics,
+            self.dynamics_updates,
         )
-        state = dataclasses.replace(state, skills=skills)
-        state, metrics = scan_updates(self.sac, self.update, state, memory, key_learn)
-        counts = {"updates", "nonfinite"} & metrics.keys() & studied.keys()
-        both = {name: metrics[name] + studied[name] for name in counts}
-        state = dataclasses.replace(state, memory=memory)
-        return state, report | metrics | studied | both
+        learner = dataclasses.replace(learner, model=dynamics)
+        learner, metrics = scan_updates(self.sac, self.update, learner, memory, key_all)
+        both = {"updates", "nonfinite"} & metrics.keys() & first.keys()
+        return learner, metrics | first | {x: metrics[x] + first[x] for x in both}
 
+    @same_precision
     def update(
-        self, state: SkillState, batch: SkillRow
-    ) -> tuple[SkillState, dict[str, Float[Array, "..."]]]:
+        self, state: SkillLearner, batch: SkillRow
+    ) -> tuple[SkillLearner, dict[str, Float[Array, "..."]]]:
         """Take one gradient step of skill dynamics and SAC.
 
         **Arguments:**
 
+        - `state`: the learner, `state.learner` of an `OffPolicyState`.
         - `batch`: rows of the replay, with one axis.
 
-        **Returns:** the new state; `diversity`, the mean intrinsic reward; mean and standard
+        **Returns:** the new learner; `diversity`, the mean intrinsic reward; mean and standard
         deviation of what the skill dynamics predict, `dynamics_target` and
         `dynamics_target_std`; their loss; and the metrics of SAC.
         """
-        self = cast_floats(self, batch.log_prob.dtype)
         key, key_others = jr.split(state.key)
-        steps, space = batch.transition, state.world
-
-        # Skill dynamics, in every `dynamics_update_freq`-th update.
-        change = jax.vmap(space.change)(steps.obs, steps.next_obs)
+        steps = batch.transition
+        change = jax.vmap(state.space.change)(steps.obs, steps.next_obs)
         metrics = {"dynamics_target": jnp.mean(change)}
         metrics |= {"dynamics_target_std": jnp.std(change)}
-        skills = state.skills
+
+        # Skill dynamics, in every `dynamics_update_freq`-th update.
+        dynamics = state.model
         if self.dynamics_update_freq:
-            learn = lambda: self._update_dynamics(state, state.skills, batch)
-            skip = lambda: (skills, self._loss(state, batch, skills.model)[0])
+            learn = lambda: self._update_dynamics(state, state.model, batch)
+            skip = lambda: (state.model, self._loss(state, batch, state.model.model))
             due = state.updates % self.dynamics_update_freq == 0
             every = self.dynamics_update_freq == 1
-            skills, loss = learn() if every else lax.cond(due, learn, skip)
+            dynamics, loss = learn() if every else lax.cond(due, learn, skip)
             metrics["dynamics_loss"] = loss
 
-        # Reward, by the new dynamics.
-        state = dataclasses.replace(state, skills=skills)
-        diversity = self.diversity(state, steps.obs, steps.next_obs, key_others)
-        returns = state.episodes.return_of(batch.episode)
-        reward = self.mix(steps.reward, diversity, returns)
+        # Policy, rewarded by the new dynamics.
+        new, of_policy = self.improve_policy(state, batch, dynamics, key_others)
+        return dataclasses.replace(new, key=key), metrics | of_policy
 
-        # Policy.
-        sac, of_sac = self.sac.update(state.sac, with_reward(space, steps, reward))
-        new = dataclasses.replace(
-            state, sac=sac, updates=(state.updates + 1) % 2**20, key=key
-        )
-        return new, {"diversity": jnp.mean(diversity), **metrics, **of_sac}
-
+    @same_precision
     def diversity(
         self,
-        state: SkillState,
+        learner: SkillLearner,
         obs: Float[Array, "rows n"],
         next_obs: Float[Array, "rows n"],
         key: PRNGKeyArray,
     ) -> Float[Array, " rows"]:
-        space = state.world
+        space = learner.space
         others = None if self.random_skills else space.prior.all()
         if others is None:
             draws = jr.split(key, self.random_skills)
             others = jax.vmap(space.prior.sample)(draws)
         return predictability(
-            state.skills.model,
+            learner.model.model,
             jax.vmap(space.descriptor)(obs),
             jax.vmap(space.skill)(obs),
             jax.vmap(space.change)(obs, next_obs),
             others.astype(obs.dtype),
-            self.std_range.astype(obs.dtype),
+            self.std_range,
             itself=bool(self.random_skills),
         )
 
+    @same_precision
     def log_likelihood(
         self,
-        state: SkillState,
+        learner: SkillLearner,
         obs: Float[Array, " n"],
         next_obs: Float[Array, " n"],
         skill: Float[Array, " k"],
     ) -> Float[Array, ""]:
-        model: SkillDynamics = state.skills.model
-        found = model(state.world.descriptor(obs), skill, self.std_range)
-        return found.log_prob(state.world.change(obs, next_obs))
+        dynamics: SkillDynamics = learner.model.model
+        predicted = dynamics(learner.space.descriptor(obs), skill, self.std_range)
+        return predicted.log_prob(learner.space.change(obs, next_obs))
 
     def _update_dynamics(
-        self, state: SkillState, skills: Learner, batch: SkillRow
+        self, learner: SkillLearner, dynamics: Learner, batch: SkillRow
     ) -> tuple[Learner, Float[Array, ""]]:
-        skills, found = skills.apply_loss_fn(
-            lambda model: self._loss(state, batch, model),
-            optax.adam(self.learning_rate),
-        )
-        return skills, found["loss"]
+        loss = lambda model: self._loss(learner, batch, model)
+        dynamics, found = dynamics.apply_loss_fn(loss, self.optimizer())
+        return dynamics, found["loss"]
 
     def _loss(
-        self, state: SkillState, batch: SkillRow, model: SkillDynamics
-    ) -> tuple[Float[Array, ""], dict[str, Array]]:
-        steps, world = batch.transition, state.world
-
-        def log_prob(obs, next_obs):
-            seen = world.descriptor(obs), world.skill(obs)
-            found = model(*seen, self.std_range)
-            return found.log_prob(world.change(obs, next_obs))
-
-        found = jax.vmap(log_prob)(steps.obs, steps.next_obs)
+        self, learner: SkillLearner, batch: SkillRow, dynamics: SkillDynamics
+    ) -> Float[Array, ""]:
+        steps, space, weights = batch.transition, learner.space, None
         if self.importance_weights:
-            policy = SkillPolicy(state.sac.actor.model, world)
+            policy = SkillPolicy(learner.sac.actor.model, space)
             now = jax.vmap(lambda o, a: log_density(policy, o, a))
             limit = jnp.log(self.importance_clip)
             ratio = now(steps.obs, steps.action) - batch.log_prob
-            found = found * jnp.exp(jnp.clip(ratio, -limit, limit))
-        return -jnp.mean(found), {}
+            weights = jnp.exp(jnp.clip(ratio, -limit, limit))
+        return dynamics_loss(
+            dynamics,
+            jax.vmap(space.descriptor)(steps.obs),
+            jax.vmap(space.skill)(steps.obs),
+            jax.vmap(space.change)(steps.obs, steps.next_obs),
+            self.std_range,
+            weights,
+        )
 
 
 def _check_space(agent: DADS, space: SkillSpace) -> None:
@@ -351,3 +295,57 @@ def _check_space(agent: DADS, space: SkillSpace) -> None:
             f"`{type(space.prior).__name__}` has infinitely many. Set it to a positive "
             "number, for instance 100."
         )
+
+
+def dynamics_loss(
+    dynamics: SkillDynamics,
+    descriptor: Float[Array, "rows n"],
+    skill: Float[Array, "rows k"],
+    change: Float[Array, "rows n"],
+    std_range: Float[Array, "2"],
+    weights: Float[Array, " rows"] | None = None,
+) -> Float[Array, ""]:
+    r"""Compute the loss $-\mathrm{mean}\,[w \log q(\Delta|x, z)]$.
+
+    **Arguments:**
+
+    - `weights`: $w$ of each row; 1 if None.
+    """
+    log_prob = jax.vmap(lambda x, z, d: dynamics(x, z, std_range).log_prob(d))
+    found = log_prob(descriptor, skill, change)
+    return -jnp.mean(found if weights is None else weights * found)
+
+
+def predictability(
+    model: SkillDynamics,
+    descriptor: Float[Array, "rows n"],
+    skill: Float[Array, "rows k"],
+    change: Float[Array, "rows n"],
+    others: Float[Array, "skills k"],
+    std_range: Float[Array, "2"],
+    *,
+    itself: bool,
+) -> Float[Array, " rows"]:
+    r"""Compute the reward of `DADS` for each row.
+
+    **Arguments:**
+
+    - `others`: skills to compare with.
+    - `std_range`: limits of deviations that are learned.
+    - `itself`: true if the row's own skill is to be compared with, too: not if it is
+        among `others`.
+    """
+    density = lambda x, z: model(x, z, std_range)
+    own = jax.vmap(lambda x, z, d: density(x, z).log_prob(d))(descriptor, skill, change)
+    if descriptor.shape[1] == model.omitted:
+        # Nothing but the skill is seen: one mixture per skill serves all rows.
+        mixtures = jax.vmap(lambda z: density(descriptor[0], z))(others)
+        per_row = lambda d: jax.vmap(lambda mixture: mixture.log_prob(d))(mixtures)
+        found = jax.vmap(per_row)(change)
+    else:
+        per_row = lambda x, d: jax.vmap(lambda z: density(x, z).log_prob(d))(others)
+        found = jax.vmap(per_row)(descriptor, change)
+    off = jnp.clip(found - own[:, None], -50.0, 50.0)
+    if itself:
+        off = jnp.concatenate([off, jnp.zeros_like(off[:, :1])], axis=1)
+    return jnp.log(float(off.shape[1])) - jax.nn.logsumexp(off, axis=1)

@@ -1,23 +1,22 @@
-""""""
+"""Diversity is all you need: skills that can be told apart by the states they visit."""
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from eqsim import AbstractEnv
 from eqsim.wrappers import AbstractPrior
 
-from ..blocks.hyperparameters import as_scalar, cast_floats, static
-from ..blocks.networks import Learner, MLP
+from ..blocks.hyperparameters import as_scalar, same_precision, static
+from ..blocks.networks import MLP
 from ..blocks.policies import Normal
-from ..blocks.replay import scan_updates
-from ..blocks.skill_space import SkillRow, SkillSpace, with_reward
-from .skill_agent import AbstractSkillAgent, collect_skills, init_skills, SkillState
+from ..blocks.replay import Memory, scan_updates
+from ..blocks.skill_space import SkillRow, SkillSpace
+from .skill_agent import AbstractSkillAgent, SkillLearner
 
 
 class Discriminator(eqx.Module):
@@ -46,7 +45,7 @@ class Discriminator(eqx.Module):
         if self.counted:
             return skill @ jax.nn.log_softmax(out)
         mean, raw = jnp.split(out, 2)
-        std = least_std.astype(raw.dtype) + jax.nn.softplus(raw)
+        std = least_std + jax.nn.softplus(raw)
         return Normal(mean, jnp.log(std)).log_prob(skill)
 
     def guess(self, descriptor: Float[Array, " n"]) -> Float[Array, " k"]:
@@ -97,113 +96,84 @@ class DIAYN(AbstractSkillAgent):
     log_prior: bool = static(True)
     least_std: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.1)
 
-    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SkillState:
-        space = SkillSpace.create(
-            self,
-            env,
-            full=self.descriptor_full_state,
-            normalize_observations=self.sac.normalize_observations,
-            normalize_changes=False,
-        )
-        *keys, key_model = jr.split(key, 4)
-        dtype = env.action_range.dtype
-        self = cast_floats(self, dtype)
+    def create_model(
+        self, key: PRNGKeyArray, space: SkillSpace, dtype: Any
+    ) -> Discriminator:
         discrete = space.prior.all() is not None
         outputs = space.prior.size if discrete else 2 * space.prior.size
         sizes = space.layout.described, *self.hidden, outputs
-        network = MLP.create(key_model, sizes, dtype=dtype)
-        model = Learner.create(
-            Discriminator(network, discrete), optax.adam(self.learning_rate)
-        )
-        return init_skills(self, jnp.stack(keys), env, space, model)
+        return Discriminator(MLP.create(key, sizes, dtype=dtype), discrete)
 
-    def iterate(
-        self, state: SkillState, env: AbstractEnv
-    ) -> tuple[SkillState, dict[str, Float[Array, "..."]]]:
-        """Collect steps, add them to the replay, and learn from batches of it."""
-        self = cast_floats(self, state.sac.bounds.dtype)
-        key, key_act, key_learn = jr.split(state.key, 3)
-        state, memory, report = collect_skills(self.sac, state, env, key_act)
+    def change_statistics(self) -> bool:
+        return False
 
-        state = dataclasses.replace(state, key=key)
-        key_learn = jr.split(key_learn)[1]
-        state, metrics = scan_updates(self.sac, self.update, state, memory, key_learn)
-        return dataclasses.replace(state, memory=memory), report | metrics
+    def learn(
+        self, learner: SkillLearner, memory: Memory, key: PRNGKeyArray
+    ) -> tuple[SkillLearner, dict[str, Array]]:
+        return scan_updates(self.sac, self.update, learner, memory, jr.split(key)[1])
 
+    @same_precision
     def update(
-        self, state: SkillState, batch: SkillRow
-    ) -> tuple[SkillState, dict[str, Float[Array, "..."]]]:
+        self, state: SkillLearner, batch: SkillRow
+    ) -> tuple[SkillLearner, dict[str, Float[Array, "..."]]]:
         """Take one gradient step of discriminator and SAC.
 
         **Arguments:**
 
+        - `state`: the learner, `state.learner` of an `OffPolicyState`.
         - `batch`: rows of the replay, with one axis.
 
-        **Returns:** the new state; `diversity`, the mean intrinsic reward; loss and
+        **Returns:** the new learner; `diversity`, the mean intrinsic reward; loss and
         accuracy of the discriminator; and the metrics of SAC.
         """
-        self = cast_floats(self, batch.log_prob.dtype)
-        steps, space = batch.transition, state.world
-        skill = jax.vmap(space.skill)(steps.obs)
-        before = jax.vmap(space.descriptor)(steps.obs)
-        after = jax.vmap(space.descriptor)(steps.next_obs)
+        steps, space = batch.transition, state.space
+        key, key_reward = jr.split(state.key)
 
         # Discriminator.
-        taught = after if self.learn_on_next else before
-        model, found = state.skills.apply_loss_fn(
-            lambda model: discriminator_loss(model, taught, skill, self.least_std),
-            optax.adam(self.learning_rate),
+        taught = steps.next_obs if self.learn_on_next else steps.obs
+        descriptor = jax.vmap(space.descriptor)(taught)
+        skill = jax.vmap(space.skill)(steps.obs)
+        loss = lambda model: discriminator_loss(
+            model, descriptor, skill, self.least_std
         )
-
-        # Reward, by the new discriminator.
-        state = dataclasses.replace(state, skills=model)
-        diversity = self.diversity(state, steps.obs, steps.next_obs, state.key)
-        returns = state.episodes.return_of(batch.episode)
-        reward = self.mix(steps.reward, diversity, returns)
-
-        # Policy.
-        sac, of_sac = self.sac.update(state.sac, with_reward(space, steps, reward))
-        new = dataclasses.replace(
-            state,
-            sac=sac,
-            updates=(state.updates + 1) % 2**20,
-            key=jr.split(state.key)[0],
-        )
-        metrics = {
-            "diversity": jnp.mean(diversity),
-            "discriminator_loss": found["loss"],
-        }
+        discriminator, found = state.model.apply_loss_fn(loss, self.optimizer())
+        metrics = {"discriminator_loss": found["loss"]}
         if space.prior.all() is not None:
             metrics["discriminator_accuracy"] = found["accuracy"]
-        return new, metrics | of_sac
 
+        # Policy, rewarded by the new discriminator.
+        new, of_policy = self.improve_policy(state, batch, discriminator, key_reward)
+        return dataclasses.replace(new, key=key), metrics | of_policy
+
+    @same_precision
     def diversity(
         self,
-        state: SkillState,
+        learner: SkillLearner,
         obs: Float[Array, "rows n"],
         next_obs: Float[Array, "rows n"],
         key: PRNGKeyArray,
     ) -> Float[Array, " rows"]:
-        space = state.world
+        space = learner.space
         return diversity_reward(
-            state.skills.model,
+            learner.model.model,
             space.prior,
             jax.vmap(space.descriptor)(next_obs if self.reward_on_next else obs),
             jax.vmap(space.skill)(obs),
-            self.least_std.astype(obs.dtype),
+            self.least_std,
             log_prior=self.log_prior,
         )
 
+    @same_precision
     def log_likelihood(
         self,
-        state: SkillState,
+        learner: SkillLearner,
         obs: Float[Array, " n"],
         next_obs: Float[Array, " n"],
         skill: Float[Array, " k"],
     ) -> Float[Array, ""]:
         asked = next_obs if self.reward_on_next else obs
-        model: Discriminator = state.skills.model
-        return model.log_prob(state.world.descriptor(asked), skill, self.least_std)
+        model: Discriminator = learner.model.model
+        return model.log_prob(learner.space.descriptor(asked), skill, self.least_std)
 
 
 def discriminator_loss(

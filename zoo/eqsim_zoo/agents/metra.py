@@ -1,21 +1,17 @@
-""""""
+"""Metric-aware abstraction: skills that move far in a latent space."""
 
-import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
-import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from eqsim import AbstractEnv
-
-from ..blocks.hyperparameters import as_scalar, cast_floats
-from ..blocks.networks import Learner, MLP
-from ..blocks.replay import scan_updates
-from ..blocks.skill_space import SkillRow, SkillSpace, with_reward
-from .skill_agent import AbstractSkillAgent, collect_skills, init_skills, SkillState
+from ..blocks.hyperparameters import as_scalar, same_precision
+from ..blocks.networks import MLP
+from ..blocks.replay import Memory, scan_updates
+from ..blocks.skill_space import SkillRow, SkillSpace
+from .skill_agent import AbstractSkillAgent, SkillLearner
 
 
 class Representation(eqx.Module):
@@ -77,102 +73,79 @@ class METRA(AbstractSkillAgent):
     slack: Float[Array, ""] = eqx.field(converter=as_scalar, default=1e-3)
     initial_multiplier: Float[Array, ""] = eqx.field(converter=as_scalar, default=30.0)
 
-    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SkillState:
-        space = SkillSpace.create(
-            self,
-            env,
-            full=self.descriptor_full_state,
-            normalize_observations=self.sac.normalize_observations,
-            normalize_changes=False,
-        )
-        *keys, key_model = jr.split(key, 4)
-        dtype = env.action_range.dtype
-        self = cast_floats(self, dtype)
+    def create_model(
+        self, key: PRNGKeyArray, space: SkillSpace, dtype: Any
+    ) -> Representation:
         sizes = space.layout.described, *self.hidden, space.prior.size
-        network = MLP.create(key_model, sizes, dtype=dtype)
-        representation = Representation(network, jnp.log(self.initial_multiplier))
-        model = Learner.create(representation, optax.adam(self.learning_rate))
-        return init_skills(self, jnp.stack(keys), env, space, model)
+        log_multiplier = jnp.log(self.initial_multiplier.astype(dtype))
+        return Representation(MLP.create(key, sizes, dtype=dtype), log_multiplier)
 
-    def iterate(
-        self, state: SkillState, env: AbstractEnv
-    ) -> tuple[SkillState, dict[str, Float[Array, "..."]]]:
-        """Collect steps, add them to the replay, and learn from batches of it."""
-        self = cast_floats(self, state.sac.bounds.dtype)
-        key, key_act, key_learn = jr.split(state.key, 3)
-        state, memory, report = collect_skills(self.sac, state, env, key_act)
-        state = dataclasses.replace(state, key=key)
-        state, metrics = scan_updates(self.sac, self.update, state, memory, key_learn)
-        return dataclasses.replace(state, memory=memory), report | metrics
+    def change_statistics(self) -> bool:
+        return False
 
+    def learn(
+        self, learner: SkillLearner, memory: Memory, key: PRNGKeyArray
+    ) -> tuple[SkillLearner, dict[str, Array]]:
+        return scan_updates(self.sac, self.update, learner, memory, key)
+
+    @same_precision
     def update(
-        self, state: SkillState, batch: SkillRow
-    ) -> tuple[SkillState, dict[str, Float[Array, "..."]]]:
+        self, state: SkillLearner, batch: SkillRow
+    ) -> tuple[SkillLearner, dict[str, Float[Array, "..."]]]:
         """Take one gradient step of embedding, dual variable and SAC.
 
         **Arguments:**
 
+        - `state`: the learner, `state.learner` of an `OffPolicyState`.
         - `batch`: rows of the replay, with one axis.
 
-        **Returns:** the new state; `diversity`, the mean intrinsic reward; the mean squared
+        **Returns:** the new learner; `diversity`, the mean intrinsic reward; the mean squared
         `latent_distance` of a step; the `multiplier`; and the metrics of SAC.
         """
-        self = cast_floats(self, batch.log_prob.dtype)
-        steps, space = batch.transition, state.world
+        steps, space = batch.transition, state.space
+
+        # Embedding and dual variable.
         skill = jax.vmap(space.skill)(steps.obs)
         here = jax.vmap(space.descriptor)(steps.obs)
         there = jax.vmap(space.descriptor)(steps.next_obs)
         discrete = space.prior.all() is not None
-
-        # Embedding and dual variable.
-        model, found = state.skills.apply_loss_fn(
-            lambda model: metra_loss(model, here, there, skill, self.slack, discrete),
-            optax.adam(self.learning_rate),
-        )
-
-        # Reward, by the new embedding.
-        state = dataclasses.replace(state, skills=model)
-        progress = self.diversity(state, steps.obs, steps.next_obs, state.key)
-        returns = state.episodes.return_of(batch.episode)
-        reward = self.mix(steps.reward, progress, returns)
-
-        # Policy.
-        sac, of_sac = self.sac.update(state.sac, with_reward(space, steps, reward))
-        count = (state.updates + 1) % 2**20
-        new = dataclasses.replace(state, sac=sac, updates=count)
-        metrics = {
-            "diversity": jnp.mean(progress),
-            "representation_loss": found["loss"],
-        }
+        loss = lambda model: metra_loss(model, here, there, skill, self.slack, discrete)
+        representation, found = state.model.apply_loss_fn(loss, self.optimizer())
+        metrics = {"representation_loss": found["loss"]}
         metrics |= {name: found[name] for name in ("latent_distance", "multiplier")}
-        return new, metrics | of_sac
 
+        # Policy, rewarded by the new embedding.
+        new, of_policy = self.improve_policy(state, batch, representation, state.key)
+        return new, metrics | of_policy
+
+    @same_precision
     def diversity(
         self,
-        state: SkillState,
+        learner: SkillLearner,
         obs: Float[Array, "rows n"],
         next_obs: Float[Array, "rows n"],
         key: PRNGKeyArray,
     ) -> Float[Array, " rows"]:
-        space = state.world
+        space = learner.space
         here, there = (jax.vmap(space.descriptor)(x) for x in (obs, next_obs))
         discrete = space.prior.all() is not None
-        skill, model = jax.vmap(space.skill)(obs), state.skills.model
+        skill, model = jax.vmap(space.skill)(obs), learner.model.model
         return latent_progress(model, here, there, skill, discrete)[0]
 
+    @same_precision
     def log_likelihood(
         self,
-        state: SkillState,
+        learner: SkillLearner,
         obs: Float[Array, " n"],
         next_obs: Float[Array, " n"],
         skill: Float[Array, " k"],
     ) -> Float[Array, ""]:
         """Compute the progress of a step along the direction of a skill. It takes the
         place of a log-likelihood, as METRA has no probabilistic model."""
-        space = state.world
+        space = learner.space
         here, there = space.descriptor(obs)[None], space.descriptor(next_obs)[None]
         discrete = space.prior.all() is not None
-        model: Representation = state.skills.model
+        model: Representation = learner.model.model
         return latent_progress(model, here, there, skill[None], discrete)[0][0]
 
 

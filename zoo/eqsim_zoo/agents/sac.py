@@ -1,4 +1,9 @@
-""""""
+"""Soft actor-critic.
+
+`SACLearner` holds what is learned, `SAC` its settings, networks and one gradient step
+(`update`), in the order of the paper: critic, actor, temperature, target network. The losses
+are functions at the end. `AbstractOffPolicy` collects the steps and samples the batches.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,40 +13,26 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from eqsim import AbstractEnv
-
-from ..blocks.hyperparameters import as_scalar, cast_floats, static
+from ..blocks.collecting import Transition
+from ..blocks.hyperparameters import as_scalar, same_precision, static
 from ..blocks.networks import Learner, target_update
-from ..blocks.observations import (
-    acts_on_batches,
-    init_statistics,
-    normalize,
-    ObservationStatistics,
-    update_statistics,
-)
-from ..blocks.policies import Explorer, sample_actions, scale, StochasticPolicy
+from ..blocks.observations import normalize, ObservationStatistics
+from ..blocks.policies import Explorer, sample_actions, scale_action, StochasticPolicy
 from ..blocks.replay import (
     AbstractOffPolicy,
-    collect_to_replay,
-    explores_uniformly,
-    init_memory,
-    init_running,
     lowest_value,
-    Memory,
-    scan_updates,
     td_loss,
     TD_METRICS,
     td_target,
-    Transition,
 )
 
 
-class SACState(eqx.Module):
-    r"""State of `SAC`: learners of `actor`, `critic` and `temperature` ($\log \alpha$),
-    `target` network of the critic, running `statistics` of observations, action range
-    `bounds`, and `memory`, which is None during updates."""
+class SACLearner(eqx.Module):
+    r"""What `SAC` learns: `actor`, `critic` and `temperature` ($\log \alpha$), `target`
+    network of the critic, running `statistics` of observations, action range `bounds`, and
+    random `key`."""
 
     actor: Learner
     critic: Learner
@@ -49,7 +40,6 @@ class SACState(eqx.Module):
     temperature: Learner
     statistics: ObservationStatistics | None
     bounds: Float[Array, "nu 2"]
-    memory: Memory | None
     key: PRNGKeyArray
 
 
@@ -93,98 +83,61 @@ class SAC(AbstractOffPolicy):
     target_entropy: Float[Array, ""] = eqx.field(converter=as_scalar, default=-1.0)
     initial_temperature: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
 
-    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SACState:
-        key, key_envs = jr.split(key)
-        running, example = init_running(self, env, key_envs)
-        state = self.create(
-            key, example.obs, jnp.array(env.action_range), example.reward.dtype
-        )
-        normalized = self.normalize_observations
-        return dataclasses.replace(
-            state,
-            statistics=init_statistics(example.obs) if normalized else None,
-            memory=init_memory(self, running, example),
-        )
-
     def create(
-        self,
-        key: PRNGKeyArray,
-        obs: Any,
-        bounds: Float[Array, "nu 2"],
-        dtype: Any = None,
-    ) -> SACState:
-        """Create networks for observations like `obs`, without statistics and memory.
-
-        **Arguments:**
-
-        - `dtype`: type of the networks; by default that of `bounds`.
-        """
-        dtype, nu = dtype or bounds.dtype, bounds.shape[0]
-        self = cast_floats(self, dtype)
+        self, key: PRNGKeyArray, obs: Any, bounds: Float[Array, "nu 2"], dtype: Any
+    ) -> SACLearner:
         key, *keys = jr.split(key, 3)
-        sizes = 2 * nu, nu
-        actor, critic = self.networks(keys, obs, StochasticPolicy, sizes, dtype)
-        adam = self.optimizer()
-        return SACState(
-            actor=Learner.create(actor, adam),
-            critic=Learner.create(critic, adam),
+        nu = bounds.shape[0]
+        actor, critic = self.networks(keys, obs, StochasticPolicy, (2 * nu, nu), dtype)
+        log_alpha = jnp.log(self.initial_temperature.astype(dtype))
+        return SACLearner(
+            actor=Learner.create(actor, self.optimizer()),
+            critic=Learner.create(critic, self.optimizer()),
             target=critic,
-            temperature=Learner.create(jnp.log(self.initial_temperature), adam),
+            temperature=Learner.create(log_alpha, self.temperature_optimizer()),
             statistics=None,
             bounds=bounds,
-            memory=None,
             key=key,
         )
 
-    @acts_on_batches
-    def act(
-        self, state: SACState, obs: Any, *, key: PRNGKeyArray | None = None
+    def temperature_optimizer(self) -> optax.GradientTransformation:
+        """Return Adam with `temperature_learning_rate`."""
+        return optax.adam(self.temperature_learning_rate)
+
+    def action(
+        self, learner: SACLearner, obs: Any, key: PRNGKeyArray | None
     ) -> Float[Array, " nu"]:
-        policy = self.policy(state.actor.model, state.critic.model)
-        distribution = policy(normalize(state.statistics, obs))
+        policy = self.inputs.policy(learner.actor.model, learner.critic.model)
+        distribution = policy(normalize(learner.statistics, obs))
         if key is None:
-            return scale(state.bounds, distribution.mode())
-        return scale(state.bounds, distribution.sample_and_log_prob(key)[0])
+            return scale_action(learner.bounds, distribution.mode())
+        return scale_action(learner.bounds, distribution.sample_and_log_prob(key)[0])
 
-    def iterate(
-        self, state: SACState, env: AbstractEnv
-    ) -> tuple[SACState, dict[str, Float[Array, "..."]]]:
-        """Collect `unroll_length` steps, add them to the replay, and learn from
-        `num_updates` batches of it."""
-        self = cast_floats(self, state.bounds.dtype)
-        key, key_act, key_learn = jr.split(state.key, 3)
-        memory, statistics = state.memory, state.statistics
-        assert memory is not None
+    def explorer(self, learner: SACLearner, random: Bool[Array, ""]) -> Explorer:
+        policy = self.inputs.policy(learner.actor.model, learner.critic.model)
+        return Explorer(policy, learner.statistics, random)
 
-        # Collect, and add to the replay.
-        uniform = explores_uniformly(self, memory)
-        policy = self.policy(state.actor.model, state.critic.model)
-        explorer = Explorer(policy, statistics, jnp.zeros_like(self.discount), uniform)
-        memory, rows, report = collect_to_replay(self, env, explorer, memory, key_act)
-        statistics = update_statistics(statistics, rows.obs)
-
-        # Learn.
-        state = dataclasses.replace(state, statistics=statistics, memory=None, key=key)
-        state, metrics = scan_updates(self, self.update, state, memory, key_learn)
-        return dataclasses.replace(state, memory=memory), report | metrics
-
+    @same_precision
     def update(
-        self, state: SACState, batch: Transition
-    ) -> tuple[SACState, dict[str, Float[Array, "..."]]]:
-        """Take one gradient step on transitions with one axis, with actions between -1 and
-        1.
+        self, state: SACLearner, batch: Transition
+    ) -> tuple[SACLearner, dict[str, Float[Array, "..."]]]:
+        """Take one gradient step on a batch.
 
-        **Returns:** the new state; losses, the mean value `q`, mean and standard deviation
+        **Arguments:**
+
+        - `state`: the learner, `state.learner` of an `OffPolicyState`.
+        - `batch`: transitions with one axis, with actions between -1 and 1.
+
+        **Returns:** the new learner; losses, the mean value `q`, mean and standard deviation
         of its `target`, the `entropy` of the policy, and the `temperature`.
         """
-        self = cast_floats(self, batch.reward.dtype)
         key, key_next, key_actor = jr.split(state.key, 3)
         obs = self.seen(state.statistics, batch.obs, jr.fold_in(key_actor, 1))
         next_obs = self.seen(state.statistics, batch.next_obs, jr.fold_in(key_next, 1))
-        alpha, adam = jnp.exp(state.temperature.model), self.optimizer()
+        alpha = jnp.exp(state.temperature.model)
 
         # Critic.
-        policy = self.policy(state.actor.model, state.critic.model)
+        policy = self.inputs.policy(state.actor.model, state.critic.model)
         next_value = soft_value(policy, state.target, next_obs, alpha, key_next)
         target = td_target(
             self.reward_scale * batch.reward,
@@ -193,16 +146,16 @@ class SAC(AbstractOffPolicy):
             self.discount,
         )
         critic, of_critic = state.critic.apply_loss_fn(
-            lambda critic: td_loss(critic, obs, batch.action, target), adam
+            lambda critic: td_loss(critic, obs, batch.action, target), self.optimizer()
         )
 
         # Actor.
-        features = self.features(critic.model, obs)
+        seen = self.inputs.actor_inputs(critic.model, obs)
         actor, of_actor = state.actor.apply_loss_fn(
             lambda actor: soft_actor_loss(
-                actor, critic.model, obs, alpha, key_actor, features
+                actor, critic.model, obs, seen, alpha, key_actor
             ),
-            adam,
+            self.optimizer(),
         )
 
         # Temperature.
@@ -212,7 +165,7 @@ class SAC(AbstractOffPolicy):
             aim = self.target_entropy * batch.action.shape[1]
             temperature, of_temperature = temperature.apply_loss_fn(
                 lambda log_alpha: temperature_loss(log_alpha, entropy, aim),
-                optax.adam(self.temperature_learning_rate),
+                self.temperature_optimizer(),
             )
 
         # Target network.
@@ -228,6 +181,9 @@ class SAC(AbstractOffPolicy):
         metrics = {f"{k}_loss": x["loss"] for k, x in losses.items() if x}
         metrics |= {name: of_critic[name] for name in TD_METRICS}
         return new, metrics | {"entropy": entropy, "temperature": alpha}
+
+
+# Losses.
 
 
 def soft_value(
@@ -247,19 +203,18 @@ def soft_actor_loss(
     actor: Callable[[Any], Any],
     critic: Callable[[Any, Any], Float[Array, " critics"]],
     obs: Any,
+    actor_inputs: Any,
     alpha: Float[Array, ""],
     key: PRNGKeyArray,
-    features: Any = None,
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
     r"""Compute the loss $\mathrm{mean}\,[\alpha \log \pi(a|o) - \min_k Q_k(o, a)]$ with
     $a \sim \pi(o)$, and the `entropy`.
 
     **Arguments:**
 
-    - `features`: input of the actor; `obs` if None.
+    - `actor_inputs`: rows that the actor takes; `obs`, unless it shares an encoder.
     """
-    seen = obs if features is None else features
-    action, log_prob = sample_actions(actor, seen, key)
+    action, log_prob = sample_actions(actor, actor_inputs, key)
     q = lowest_value(critic, obs, action)
     return jnp.mean(alpha * log_prob - q), {"entropy": -jnp.mean(log_prob)}
 

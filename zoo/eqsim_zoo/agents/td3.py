@@ -1,4 +1,9 @@
-""""""
+"""Twin delayed deep deterministic policy gradient.
+
+`TD3Learner` holds what is learned, `TD3` its settings, networks and one gradient step
+(`update`): critic, then actor and target networks. The losses are functions at the end.
+`AbstractOffPolicy` collects the steps and samples the batches.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -9,40 +14,26 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from eqsim import AbstractEnv
-
-from ..blocks.hyperparameters import as_scalar, cast_floats, check_positive, static
+from ..blocks.collecting import Transition
+from ..blocks.hyperparameters import as_scalar, check_positive, same_precision, static
 from ..blocks.networks import Learner, target_update
-from ..blocks.observations import (
-    acts_on_batches,
-    init_statistics,
-    normalize,
-    ObservationStatistics,
-    update_statistics,
-)
-from ..blocks.policies import add_noise, DeterministicPolicy, Explorer, scale
+from ..blocks.observations import normalize, ObservationStatistics
+from ..blocks.policies import add_noise, DeterministicPolicy, Explorer, scale_action
 from ..blocks.replay import (
     AbstractOffPolicy,
-    collect_to_replay,
-    explores_uniformly,
-    init_memory,
-    init_running,
     lowest_value,
-    Memory,
-    scan_updates,
     td_loss,
     TD_METRICS,
     td_target,
-    Transition,
 )
 
 
-class TD3State(eqx.Module):
-    """State of `TD3`: learners of `actor` and `critic`, their `targets`, number of `updates`
-    (modulo a multiple of `policy_delay`), running `statistics` of observations, action
-    range `bounds`, and `memory`, which is None during updates."""
+class TD3Learner(eqx.Module):
+    """What `TD3` learns: `actor` and `critic`, their `targets`, number of `updates` (modulo
+    a multiple of `policy_delay`), running `statistics` of observations, action range
+    `bounds`, and random `key`."""
 
     actor: Learner
     critic: Learner
@@ -50,7 +41,6 @@ class TD3State(eqx.Module):
     updates: Int[Array, ""]
     statistics: ObservationStatistics | None
     bounds: Float[Array, "nu 2"]
-    memory: Memory | None
     key: PRNGKeyArray
 
 
@@ -89,78 +79,59 @@ class TD3(AbstractOffPolicy):
     def __check_init__(self):
         check_positive(self, "policy_delay")
 
-    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> TD3State:
-        key, key_envs = jr.split(key)
-        running, example = init_running(self, env, key_envs)
-        obs, dtype = example.obs, example.reward.dtype
-        self = cast_floats(self, dtype)
+    def create(
+        self, key: PRNGKeyArray, obs: Any, bounds: Float[Array, "nu 2"], dtype: Any
+    ) -> TD3Learner:
         *keys, key = jr.split(key, 3)
-        sizes, adam = (env.sys.nu, env.sys.nu), self.optimizer()
-        actor, critic = self.networks(keys, obs, DeterministicPolicy, sizes, dtype)
-        return TD3State(
-            actor=Learner.create(actor, adam),
-            critic=Learner.create(critic, adam),
+        nu = bounds.shape[0]
+        actor, critic = self.networks(keys, obs, DeterministicPolicy, (nu, nu), dtype)
+        return TD3Learner(
+            actor=Learner.create(actor, self.optimizer()),
+            critic=Learner.create(critic, self.optimizer()),
             targets=(actor, critic),
             updates=jnp.zeros((), jnp.int32),
-            statistics=init_statistics(obs) if self.normalize_observations else None,
-            bounds=jnp.array(env.action_range),
-            memory=init_memory(self, running, example),
+            statistics=None,
+            bounds=bounds,
             key=key,
         )
 
-    @acts_on_batches
-    def act(
-        self, state: TD3State, obs: Any, *, key: PRNGKeyArray | None = None
+    def action(
+        self, learner: TD3Learner, obs: Any, key: PRNGKeyArray | None
     ) -> Float[Array, " nu"]:
-        policy = self.policy(state.actor.model, state.critic.model)
-        action = policy(normalize(state.statistics, obs))
+        policy = self.inputs.policy(learner.actor.model, learner.critic.model)
+        action = policy(normalize(learner.statistics, obs))
         if key is not None:
-            noise = self.exploration_noise.astype(action.dtype)
-            action = add_noise(action, noise, key)
-        return scale(state.bounds, action)
+            action = add_noise(action, self.exploration_noise, key)
+        return scale_action(learner.bounds, action)
 
-    def iterate(
-        self, state: TD3State, env: AbstractEnv
-    ) -> tuple[TD3State, dict[str, Float[Array, "..."]]]:
-        """Collect `unroll_length` steps, add them to the replay, and learn from
-        `num_updates` batches of it."""
-        self = cast_floats(self, state.bounds.dtype)
-        key, key_act, key_learn = jr.split(state.key, 3)
-        memory, statistics = state.memory, state.statistics
-        assert memory is not None
+    def explorer(self, learner: TD3Learner, random: Bool[Array, ""]) -> Explorer:
+        policy = self.inputs.policy(learner.actor.model, learner.critic.model)
+        return Explorer(policy, learner.statistics, random, self.exploration_noise)
 
-        # Collect, and add to the replay.
-        uniform = explores_uniformly(self, memory)
-        policy = self.policy(state.actor.model, state.critic.model)
-        explorer = Explorer(policy, statistics, self.exploration_noise, uniform)
-        memory, rows, report = collect_to_replay(self, env, explorer, memory, key_act)
-        statistics = update_statistics(statistics, rows.obs)
-
-        # Learn.
-        state = dataclasses.replace(state, statistics=statistics, memory=None, key=key)
-        state, metrics = scan_updates(self, self.update, state, memory, key_learn)
-        return dataclasses.replace(state, memory=memory), report | metrics
-
+    @same_precision
     def update(
-        self, state: TD3State, batch: Transition
-    ) -> tuple[TD3State, dict[str, Float[Array, "..."]]]:
-        """Take one gradient step on transitions with one axis, with actions between -1 and
-        1.
+        self, state: TD3Learner, batch: Transition
+    ) -> tuple[TD3Learner, dict[str, Float[Array, "..."]]]:
+        """Take one gradient step on a batch.
 
-        **Returns:** the new state; losses, the mean value `q`, and mean and standard
+        **Arguments:**
+
+        - `state`: the learner, `state.learner` of an `OffPolicyState`.
+        - `batch`: transitions with one axis, with actions between -1 and 1.
+
+        **Returns:** the new learner; losses, the mean value `q`, and mean and standard
         deviation of its `target`. Between updates of the policy its loss is evaluated only.
         """
-        self = cast_floats(self, batch.reward.dtype)
         key, key_noise = jr.split(state.key)
         keys = jr.split(jr.fold_in(key_noise, 1))
         obs = self.seen(state.statistics, batch.obs, keys[0])
         next_obs = self.seen(state.statistics, batch.next_obs, keys[1])
-        (target_actor, target_critic), adam = state.targets, self.optimizer()
+        target_actor, target_critic = state.targets
 
         # Critic.
-        policy, noise = self.policy(target_actor, target_critic), self.target_noise
+        policy = self.inputs.policy(target_actor, target_critic)
         next_action = smoothed_actions(
-            policy, next_obs, noise, self.noise_clip, key_noise
+            policy, next_obs, self.target_noise, self.noise_clip, key_noise
         )
         next_value = lowest_value(target_critic, next_obs, next_action)
         target = td_target(
@@ -170,17 +141,15 @@ class TD3(AbstractOffPolicy):
             self.discount,
         )
         critic, of_critic = state.critic.apply_loss_fn(
-            lambda critic: td_loss(critic, obs, batch.action, target), adam
+            lambda critic: td_loss(critic, obs, batch.action, target), self.optimizer()
         )
 
         # Actor and target networks, in every `policy_delay`-th update.
-        features = self.features(critic.model, obs)
-        loss = lambda actor: deterministic_actor_loss(
-            actor, critic.model, obs, features
-        )
+        seen = self.inputs.actor_inputs(critic.model, obs)
+        loss = lambda actor: deterministic_actor_loss(actor, critic.model, obs, seen)
 
         def improve():
-            actor, of_actor = state.actor.apply_loss_fn(loss, adam)
+            actor, of_actor = state.actor.apply_loss_fn(loss, self.optimizer())
             pair = actor.model, critic.model
             targets = target_update(pair, state.targets, self.target_rate)
             return actor, targets, of_actor["loss"]
@@ -203,6 +172,9 @@ class TD3(AbstractOffPolicy):
         return new, metrics | {name: of_critic[name] for name in TD_METRICS}
 
 
+# Losses.
+
+
 def smoothed_actions(
     policy: Callable[[Any], Float[Array, " nu"]],
     obs: Any,
@@ -221,15 +193,15 @@ def deterministic_actor_loss(
     actor: Callable[[Any], Float[Array, " nu"]],
     critic: Callable[[Any, Any], Float[Array, " critics"]],
     obs: Any,
-    features: Any = None,
+    actor_inputs: Any,
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
     r"""Compute the loss $-\mathrm{mean}\,Q_1(o, \pi(o))$, the `action`, and the mean
     absolute value `abs_q`.
 
     **Arguments:**
 
-    - `features`: input of the actor; `obs` if None.
+    - `actor_inputs`: rows that the actor takes; `obs`, unless it shares an encoder.
     """
-    action = jax.vmap(actor)(obs if features is None else features)
+    action = jax.vmap(actor)(actor_inputs)
     q = jax.vmap(critic)(obs, action)[:, 0]
     return -jnp.mean(q), {"action": action, "abs_q": jnp.mean(jnp.abs(q))}

@@ -1,4 +1,10 @@
-"""Counts of rewards and observations that are not finite."""
+"""Environments in which agents learn, and the collection of their steps.
+
+Wrapped environments of training and evaluation with their random keys; `Running`, the states
+of vectorized environments; `collect`, which steps them by `eqsim.rollout` and returns
+transitions; the checks that agents make of an environment; and counts of rewards and
+observations that are not finite.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +22,6 @@ from eqsim import (
     AbstractController,
     AbstractEnv,
     AbstractTask,
-    AutoReset as AutoReset_environments,
     TimeLimit,
     Timestep,
 )
@@ -31,46 +36,66 @@ from eqsim.wrappers import (
     ResetMode,
 )
 
-from ..vision.encoding import AbstractEncodingAgent, is_vector
+from .networks import AbstractInputs
+from .observations import is_vector
 from .parallel import map_shards, replicate, shard_batch
-from .replay import Transition
 
 
-REWARDS, OBSERVATIONS = "nonfinite_rewards", "nonfinite_observations"
-"""Metrics: numbers of steps whose reward or observation is not finite."""
-
-TERM = "nonfinite_term/"
-"""Beginning of the metric of a reward term, which its name completes."""
+# Environments of training and evaluation.
 
 
-def nonfinite_flags(timestep: Timestep) -> dict[str, Bool[Array, ""]]:
-    """Return whether the reward of a step, each of its terms, and its observations are not
-    finite, by name of the metric that counts them."""
-    bad = lambda x: ~jnp.all(jnp.isfinite(x))
-    leaves = jtu.tree_leaves((timestep.obs, timestep.final_obs))
-    seen = jnp.zeros((), bool)
-    for x in leaves:
-        if jnp.issubdtype(x.dtype, jnp.inexact):
-            seen = seen | bad(x)
-    terms = {TERM + name: bad(x) for name, x in timestep.terms.items()}
-    return {REWARDS: bad(timestep.reward), OBSERVATIONS: seen} | terms
-
-
-def count_nonfinite(
-    flags: dict[str, Bool[Array, "..."]],
-    dtype: Any,
-    valid: Bool[Array, "..."] | None = None,
-) -> dict[str, Float[Array, ""]]:
-    """Count the flags of `nonfinite_flags`.
+def training_env(
+    env: AbstractEnv, episode_length: int, pool_size: int, key: PRNGKeyArray
+) -> AutoReset:
+    """Wrap an environment for training: `AutoReset(TimeLimit(env, episode_length))`.
 
     **Arguments:**
 
-    - `flags`: flags of many steps.
-    - `dtype`: type of the counts.
-    - `valid`: true for steps that count; all by default.
+    - `env`: environment of one episode, with all its wrappers.
+    - `episode_length`: control steps after which an episode is truncated.
+    - `pool_size`: number of precomputed resets that episodes begin with, since a batch
+        computes a whole reset in every step; 0 for true resets.
+    - `key`: random key of the pool.
+
+    **Raises:** `ValueError` if the environment resets itself, or a number is out of range.
     """
-    taken = lambda flag: flag if valid is None else flag & valid
-    return {name: jnp.sum(taken(flag), dtype=dtype) for name, flag in flags.items()}
+    check_count("pool_size", pool_size, 0)
+    episode = evaluation_env(env, episode_length)
+    return AutoReset(pool_resets(episode, key, pool_size) if pool_size else episode)
+
+
+def evaluation_env(env: AbstractEnv, episode_length: int) -> TimeLimit:
+    """Wrap an environment for evaluation: `TimeLimit(env, episode_length)`.
+
+    **Raises:** `ValueError` if the environment resets itself, or the length is not
+    positive; `TypeError` if it is no environment.
+    """
+    check_no_auto_reset(
+        env,
+        "eqsim-zoo",
+        ": `train` adds `TimeLimit` and `AutoReset`, and agents keep statistics of "
+        "observations in their state",
+    )
+    check_count("episode_length", episode_length)
+    return TimeLimit(env, episode_length)
+
+
+def pool_key(seed: int) -> PRNGKeyArray:
+    """Return the random key of the pool of resets of a member."""
+    return jax.random.fold_in(jax.random.key(seed), 1)
+
+
+def evaluation_key(seed: int, turn: int) -> PRNGKeyArray:
+    """Return the random key of the evaluation of a member after a turn."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 2), turn)
+
+
+def member_key(seed: int) -> PRNGKeyArray:
+    """Return the random key of `agent.init`."""
+    return jax.random.fold_in(jax.random.key(seed), 3)
+
+
+# Vectorized environments.
 
 
 class Running(eqx.Module):
@@ -99,14 +124,23 @@ class Running(eqx.Module):
 
 
 def reset_envs(
-    agent: eqx.Module, env: AbstractEnv, key: PRNGKeyArray, number: int
+    agent: eqx.Module,
+    env: AbstractEnv,
+    key: PRNGKeyArray,
+    number: int,
+    inputs: AbstractInputs | None = None,
 ) -> Running:
     """Reset vectorized environments.
+
+    **Arguments:**
+
+    - `inputs`: what the networks of the agent see; None for observations that are one
+        vector.
 
     **Raises:** `ValueError` if the agent cannot take the observations, or the environment
     has no auto-reset.
     """
-    check_env(agent, env)
+    check_env(agent, env, inputs)
     return reset_batch(env, key, number)
 
 
@@ -123,6 +157,74 @@ def reset_batch(env: AbstractEnv, key: PRNGKeyArray, number: int) -> Running:
 @eqx.filter_jit
 def _reset(keys, env):
     return eqx.filter_vmap(env.reset)(keys)
+
+
+def check_env(
+    agent: eqx.Module, env: AbstractEnv, inputs: AbstractInputs | None = None
+) -> None:
+    """Raise `ValueError` unless an agent can learn from steps: it can take the
+    observations, see `check_observations`, and episodes are reset automatically, in the
+    step in which one ends."""
+    check_observations(agent, env, inputs)
+    name = type(agent).__name__
+    resets = False
+    for layer in layers(env):
+        lasts = isinstance(layer, AbstractWrapper) and layer.lifetime is Lifetime.RUN
+        resets |= lasts and not isinstance(layer, NormalizeObservation)
+        if isinstance(layer, AutoReset) and layer.mode is not ResetMode.SAME_STEP:
+            raise ValueError(
+                f"`{name}` learns from every step, but with `{layer.mode}` some steps "
+                "are resets. Use `ResetMode.SAME_STEP`."
+            )
+    if isinstance(layer, AbstractTask) and not resets:
+        raise ValueError(
+            f"`{type(env).__name__}` does not reset itself when an episode has ended. Write "
+            "`AutoReset(TimeLimit(env, length))`."
+        )
+
+
+def check_observations(
+    agent: eqx.Module, env: AbstractEnv, inputs: AbstractInputs | None = None
+) -> None:
+    """Raise `ValueError` unless an agent can take the observations: one vector, or whatever
+    the `inputs` of its networks allow."""
+    check_type("env", env, AbstractEnv, "an environment", "Pass `(key, env)`.")
+    _, timestep = eqx.filter_eval_shape(lambda e, k: e.reset(k), env, jr.key(0))
+    obs, name = timestep.obs, type(agent).__name__
+    if inputs is not None:
+        inputs.check(name, obs)
+    elif not is_vector(obs):
+        raise ValueError(
+            f"`{name}` needs observations that are one real vector, but those of "
+            f"`{type(env).__name__}` are {obs}."
+        )
+
+
+# Collection of steps.
+
+
+class Transition(eqx.Module):
+    """Transitions, with any leading axes.
+
+    **Arguments:**
+
+    - `obs`, `action`, `reward`: observation before the step, action and reward.
+    - `next_obs`: observation after the step, before any reset.
+    - `terminated`: true if the task ended, so that nothing is bootstrapped.
+    - `truncated`: true if the episode was cut off, so that the value is bootstrapped.
+    """
+
+    obs: Any
+    action: Any
+    reward: Float[Array, "..."]
+    next_obs: Any
+    terminated: Bool[Array, "..."]
+    truncated: Bool[Array, "..."]
+
+    @property
+    def done(self) -> Bool[Array, "..."]:
+        """True at the last step of an episode."""
+        return self.terminated | self.truncated
 
 
 def collect(
@@ -215,43 +317,6 @@ def _episodes(running: Running, steps: Transition):
     return sums, rest
 
 
-def check_observations(agent: eqx.Module, env: AbstractEnv) -> None:
-    """Raise `ValueError` unless an agent can take the observations: vectors, or images and
-    dictionaries for an `AbstractEncodingAgent`."""
-    check_type("env", env, AbstractEnv, "an environment", "Pass `(key, env)`.")
-    _, timestep = eqx.filter_eval_shape(lambda e, k: e.reset(k), env, jr.key(0))
-    obs = timestep.obs
-    if isinstance(agent, AbstractEncodingAgent):
-        agent.check_observation(obs)
-    elif not is_vector(obs):
-        raise ValueError(
-            f"`{type(agent).__name__}` needs observations that are one real vector, but "
-            f"those of `{type(env).__name__}` are {obs}."
-        )
-
-
-def check_env(agent: eqx.Module, env: AbstractEnv) -> None:
-    """Raise `ValueError` unless an agent can learn from steps: it can take the
-    observations, see `check_observations`, and episodes are reset automatically, in the
-    step in which one ends."""
-    check_observations(agent, env)
-    name = type(agent).__name__
-    resets = False
-    for layer in layers(env):
-        lasts = isinstance(layer, AbstractWrapper) and layer.lifetime is Lifetime.RUN
-        resets |= lasts and not isinstance(layer, NormalizeObservation)
-        if isinstance(layer, AutoReset) and layer.mode is not ResetMode.SAME_STEP:
-            raise ValueError(
-                f"`{name}` learns from every step, but with `{layer.mode}` some steps "
-                "are resets. Use `ResetMode.SAME_STEP`."
-            )
-    if isinstance(layer, AbstractTask) and not resets:
-        raise ValueError(
-            f"`{type(env).__name__}` does not reset itself when an episode has ended. Write "
-            "`AutoReset(TimeLimit(env, length))`."
-        )
-
-
 def flatten_time(steps: Any) -> Any:
     """Merge the axes of environments and times of all arrays."""
     return jtu.tree_map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
@@ -263,54 +328,42 @@ def add_steps(report: dict[str, Array], steps: Int[Array, ""]) -> Int[Array, ""]
     return steps + jnp.minimum(new, jnp.iinfo(steps.dtype).max - steps)
 
 
-def training_env(
-    env: AbstractEnv, episode_length: int, pool_size: int, key: PRNGKeyArray
-) -> AutoReset_environments:
-    """Wrap an environment for training: `AutoReset(TimeLimit(env, episode_length))`.
+# Values that are not finite.
+
+
+REWARDS, OBSERVATIONS = "nonfinite_rewards", "nonfinite_observations"
+"""Metrics: numbers of steps whose reward or observation is not finite."""
+
+
+TERM = "nonfinite_term/"
+"""Beginning of the metric of a reward term, which its name completes."""
+
+
+def nonfinite_flags(timestep: Timestep) -> dict[str, Bool[Array, ""]]:
+    """Return whether the reward of a step, each of its terms, and its observations are not
+    finite, by name of the metric that counts them."""
+    bad = lambda x: ~jnp.all(jnp.isfinite(x))
+    leaves = jtu.tree_leaves((timestep.obs, timestep.final_obs))
+    seen = jnp.zeros((), bool)
+    for x in leaves:
+        if jnp.issubdtype(x.dtype, jnp.inexact):
+            seen = seen | bad(x)
+    terms = {TERM + name: bad(x) for name, x in timestep.terms.items()}
+    return {REWARDS: bad(timestep.reward), OBSERVATIONS: seen} | terms
+
+
+def count_nonfinite(
+    flags: dict[str, Bool[Array, "..."]],
+    dtype: Any,
+    valid: Bool[Array, "..."] | None = None,
+) -> dict[str, Float[Array, ""]]:
+    """Count the flags of `nonfinite_flags`.
 
     **Arguments:**
 
-    - `env`: environment of one episode, with all its wrappers.
-    - `episode_length`: control steps after which an episode is truncated.
-    - `pool_size`: number of precomputed resets that episodes begin with, since a batch
-        computes a whole reset in every step; 0 for true resets.
-    - `key`: random key of the pool.
-
-    **Raises:** `ValueError` if the environment resets itself, or a number is out of range.
+    - `flags`: flags of many steps.
+    - `dtype`: type of the counts.
+    - `valid`: true for steps that count; all by default.
     """
-    check_count("pool_size", pool_size, 0)
-    episode = evaluation_env(env, episode_length)
-    return AutoReset_environments(
-        pool_resets(episode, key, pool_size) if pool_size else episode
-    )
-
-
-def evaluation_env(env: AbstractEnv, episode_length: int) -> TimeLimit:
-    """Wrap an environment for evaluation: `TimeLimit(env, episode_length)`.
-
-    **Raises:** `ValueError` if the environment resets itself, or the length is not
-    positive; `TypeError` if it is no environment.
-    """
-    check_no_auto_reset(
-        env,
-        "eqsim-zoo",
-        ": `train` adds `TimeLimit` and `AutoReset`, and agents keep statistics of "
-        "observations in their state",
-    )
-    check_count("episode_length", episode_length)
-    return TimeLimit(env, episode_length)
-
-
-def pool_key(seed: int) -> PRNGKeyArray:
-    """Return the random key of the pool of resets of a member."""
-    return jax.random.fold_in(jax.random.key(seed), 1)
-
-
-def evaluation_key(seed: int, turn: int) -> PRNGKeyArray:
-    """Return the random key of the evaluation of a member after a turn."""
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 2), turn)
-
-
-def member_key(seed: int) -> PRNGKeyArray:
-    """Return the random key of `agent.init`."""
-    return jax.random.fold_in(jax.random.key(seed), 3)
+    taken = lambda flag: flag if valid is None else flag & valid
+    return {name: jnp.sum(taken(flag), dtype=dtype) for name, flag in flags.items()}

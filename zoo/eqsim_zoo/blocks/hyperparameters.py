@@ -1,5 +1,12 @@
-"""Fields of agents: real numbers are arrays, so that `eqx.filter_vmap` can sweep them."""
+"""Hyperparameters: the fields of agents.
 
+Real numbers are arrays, so that `eqx.filter_vmap` can sweep them (`as_scalar`); sizes, shapes
+and flags are static (`static`). Checks for `__check_init__` follow, ranges by name of the
+field, and schedules. Numbers are created in the default floating-point type; the methods of
+agents are decorated with `same_precision`, so that they compute in the type of their state.
+"""
+
+import functools as ft
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -32,6 +39,22 @@ def _hashable(x: Any) -> Any:
     if isinstance(x, list | tuple):
         return tuple(map(_hashable, x))
     return int(x) if isinstance(x, np.integer) else x
+
+
+def same_precision(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator of a method of an agent, `(state, ...)` or `(key, env)`: in it, real
+    numbers of the agent have the floating-point type of the state or the environment."""
+
+    @ft.wraps(method)
+    def cast(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return method(cast_floats(self, float_type(args)), *args, **kwargs)
+
+    return cast
+
+
+def float_type(tree: Any) -> Any:
+    """Return the type of the first floating-point array of a PyTree."""
+    return next(x.dtype for x in jtu.tree_leaves(tree) if eqx.is_inexact_array(x))
 
 
 def cast_floats(tree: Any, dtype: Any) -> Any:

@@ -1,5 +1,11 @@
-"""Networks: layers, multilayer perceptrons, ensembles and critics."""
+"""Networks, what they see, and how they learn.
 
+Layers, multilayer perceptrons, ensembles and critics; `Vectors`, by which agents create
+networks for their observations; and `Learner`, a network with its optimizer, which takes
+gradient steps.
+"""
+
+import abc
 import enum
 import pkgutil
 from collections.abc import Callable, Mapping
@@ -13,7 +19,15 @@ import jax.tree_util as jtu
 import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from ..vision.encoding import check_vector
+from .hyperparameters import static
+from .observations import (
+    check_kinds,
+    check_parts,
+    check_vector,
+    Features,
+    is_vector,
+    used_parts,
+)
 
 
 class Linear(eqx.Module):
@@ -224,6 +238,168 @@ def target_update(new: Any, target: Any, rate: Float[Array, ""]) -> Any:
     $\bar\theta \leftarrow (1 - \tau)\,\bar\theta + \tau\,\theta$."""
     follow = lambda x, y: y + rate * (x - y) if eqx.is_inexact_array(x) else y
     return jax.tree_util.tree_map(follow, new, target)
+
+
+class AbstractInputs(eqx.Module):
+    """What the networks of an agent see of its observations.
+
+    Actor and critic may see different parts of a dictionary. An actor that acts on a real
+    robot then needs only what `actor_parts` names, while the critic learns from
+    `privileged` observations of the simulation.
+
+    **Arguments:**
+
+    - `actor_parts`, `critic_parts`: names of the observations that the network sees; all
+        if empty.
+
+    ??? cite "Reference"
+        Pinto et al., *Asymmetric actor critic for image-based robot learning*, 2018,
+        section 4.
+    """
+
+    actor_parts: eqx.AbstractVar[tuple[str, ...]]
+    critic_parts: eqx.AbstractVar[tuple[str, ...]]
+
+    @property
+    @abc.abstractmethod
+    def off_policy_settings(self) -> tuple[str, ...]:
+        """Names of settings in use that on-policy agents do not support."""
+
+    @abc.abstractmethod
+    def check(self, name: str, obs: Any) -> None:
+        """Raise `ValueError` if the agent of that name cannot observe `obs`."""
+
+    @abc.abstractmethod
+    def critic(
+        self,
+        key: PRNGKeyArray,
+        obs: Any,
+        make: Callable[[PRNGKeyArray, int], Any],
+        dtype: Any,
+    ) -> Any:
+        """Create the network of the critic for observations like `obs`.
+
+        **Arguments:**
+
+        - `make`: `(key, number of inputs) -> network`.
+        """
+
+    @abc.abstractmethod
+    def actor(
+        self,
+        key: PRNGKeyArray,
+        obs: Any,
+        make: Callable[[PRNGKeyArray, int], Any],
+        dtype: Any,
+        critic: Any = None,
+    ) -> Any:
+        """Create the network of the actor, or of another one beside the critic.
+
+        **Arguments:** those of `critic`, and
+
+        - `critic`: network of the critic, of which the actor may share a part.
+        """
+
+    @abc.abstractmethod
+    def policy(self, actor: Any, critic: Any) -> Callable[[Any], Any]:
+        """Return the actor as a function of observations."""
+
+    @abc.abstractmethod
+    def actor_inputs(self, critic: Any, obs: Any) -> Any:
+        """Return the inputs of the actor for rows of observations, constants of its
+        loss."""
+
+    @abc.abstractmethod
+    def augment(self, obs: Any, key: PRNGKeyArray) -> Any:
+        """Change rows of observations at random, for learning."""
+
+
+class Vectors(AbstractInputs):
+    """Observations that are a vector, or a dictionary of vectors, which are concatenated in
+    the order of their names. For images, see `eqsim_zoo.vision.Images`.
+
+    **Arguments:** those of `AbstractInputs`.
+    """
+
+    actor_parts: tuple[str, ...] = static(())
+    critic_parts: tuple[str, ...] = static(())
+
+    @property
+    def off_policy_settings(self) -> tuple[str, ...]:
+        return ()
+
+    def check(self, name: str, obs: Any) -> None:
+        check_inputs(name, self, obs, images=False)
+
+    def critic(self, key, obs, make, dtype):
+        return _vector_network(key, obs, make, self.critic_parts)
+
+    def actor(self, key, obs, make, dtype, critic=None):
+        return _vector_network(key, obs, make, self.actor_parts)
+
+    def policy(self, actor: Any, critic: Any) -> Callable[[Any], Any]:
+        return actor
+
+    def actor_inputs(self, critic: Any, obs: Any) -> Any:
+        return obs
+
+    def augment(self, obs: Any, key: PRNGKeyArray) -> Any:
+        return obs
+
+
+class FeaturesNetwork(eqx.Module):
+    """A network that takes the features of an observation.
+
+    **Arguments:**
+
+    - `features`: map from observations to vectors.
+    - `network`: network that takes the features.
+    """
+
+    features: Features
+    network: Any
+
+    def __call__(self, obs: Any, *args: Any) -> Any:
+        return self.network(self.features(obs), *args)
+
+
+def _vector_network(key, obs, make, parts) -> Any:
+    if is_vector(obs):
+        return make(key, obs.shape[0])
+    key = jr.split(key)[1]  # The other one is for encoders of images.
+    features = Features.create(obs, parts)
+    return FeaturesNetwork(features, make(key, features.size(obs)))
+
+
+def check_on_policy(name: str, inputs: AbstractInputs, *allowed: str) -> None:
+    """Raise `ValueError` if `inputs` have settings that an agent would ignore.
+
+    **Arguments:**
+
+    - `name`: name of the agent.
+    - `allowed`: names of settings that it supports.
+    """
+    for setting in inputs.off_policy_settings:
+        if setting not in allowed:
+            raise ValueError(
+                f"`{name}` does not support `{setting}` of `{type(inputs).__name__}`. "
+                "Leave it out."
+            )
+
+
+def check_inputs(name: str, inputs: AbstractInputs, obs: Any, *, images: bool) -> None:
+    """Raise `ValueError` if an observation does not have the parts that are named, or has
+    parts that networks cannot see.
+
+    **Arguments:**
+
+    - `name`: name of the agent.
+    - `images`: true if there is an encoder of images.
+    """
+    for setting in ("actor_parts", "critic_parts"):
+        parts = vars(inputs)[setting]
+        check_parts(f"{name}.inputs.{setting}", obs, parts)
+        check_kinds(used_parts(obs, parts), images)
 
 
 class Learner(eqx.Module):

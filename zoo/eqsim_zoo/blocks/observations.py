@@ -1,7 +1,8 @@
-"""Running statistics of observations, and normalization by them.
+"""Observations: one vector, an image, or a dictionary of both.
 
-Statistics of a dictionary, or of an image, are a dictionary of the statistics of its
-vectors; images are not normalized.
+Kinds of observations and their checks; `Features`, which makes one vector of an observation;
+running statistics, by which the vectors of an observation are normalized; and
+`acts_on_batches`, by which the method `act` of an agent takes observations with batch axes.
 """
 
 import functools as ft
@@ -9,17 +10,184 @@ import math
 from collections.abc import Callable
 from typing import Any, cast, TypeAlias, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from eqsim.wrappers import Statistics
 
-from ..vision.encoding import check_vector, Encoders, is_image, is_vector, named
+from .hyperparameters import cast_floats, float_type
 from .parallel import replicate
 
+
+# Kinds of observations.
+
+_ARRAYS = jax.Array | jax.ShapeDtypeStruct | np.ndarray
+_SAME = "Pass one observation of the environment in which the agent was created."
+
+
+def named(obs: Any) -> dict[str, Any]:
+    """Return the parts of an observation by name; a single array is called `obs`."""
+    return obs if isinstance(obs, dict) else {"obs": obs}
+
+
+def is_image(shape: tuple[int, ...]) -> bool:
+    """Return true if an array of that shape, of one observation, is an image: (height,
+    width, channels)."""
+    return len(shape) == 3
+
+
+def is_vector(obs: Any) -> bool:
+    """Return true if an observation is one vector of floating-point numbers."""
+    if not isinstance(obs, _ARRAYS) or len(obs.shape) != 1:
+        return False
+    return jnp.issubdtype(obs.dtype, jnp.floating)
+
+
+def check_vector(name: str, x: Any, size: int) -> None:
+    """Raise `ValueError` unless an input has `size` entries on its last axis.
+
+    **Arguments:**
+
+    - `name`: name of the input in the message.
+    """
+    is_array = isinstance(x, jax.Array | np.ndarray)
+    if not is_array or x.shape[-1:] != (size,):
+        found = f"shape {x.shape}" if is_array else f"a `{type(x).__name__}`"
+        raise ValueError(
+            f"{name} must be a vector of {size} numbers, got {found}. {_SAME}"
+        )
+
+
+def check_parts(setting: str, obs: Any, names: tuple[str, ...]) -> None:
+    """Raise `ValueError` for names of parts that an observation does not have.
+
+    **Arguments:**
+
+    - `setting`: name of the setting in the message.
+    """
+    known = sorted(obs) if isinstance(obs, dict) else []
+    for part in names:
+        if part not in known:
+            shown = f"has the parts {known}" if known else "is a single array"
+            raise ValueError(
+                f"`{setting}` names {part!r}, but the observation {shown}."
+            )
+
+
+def used_parts(obs: Any, parts: tuple[str, ...]) -> dict[str, Any]:
+    """Return the parts of an observation that have one of the names; all without names."""
+    return {k: x for k, x in named(obs).items() if not parts or k in parts}
+
+
+def check_kinds(parts: dict[str, Any], images: bool) -> None:
+    """Raise `ValueError` if a part of an observation is neither a vector nor an image, or
+    is an image and there is no encoder of `images`."""
+    for name, x in sorted(parts.items()):
+        if is_vector(x):
+            continue
+        if not isinstance(x, _ARRAYS) or not is_image(x.shape):
+            shown = (
+                f"shape {x.shape} and type {x.dtype}" if isinstance(x, _ARRAYS) else x
+            )
+            raise ValueError(
+                "The parts of an observation must be real vectors or images (height, "
+                f"width, channels), but {name!r} has {shown}."
+            )
+        if not images:
+            raise ValueError(
+                f"The observation {name!r} is an image of shape {x.shape}, which needs "
+                "an encoder. Set `inputs=eqsim_zoo.vision.Images()`."
+            )
+
+
+def check_same_parts(
+    obs: dict[str, Any], shapes: tuple[tuple[str, tuple[int, ...]], ...], every: bool
+) -> None:
+    """Raise `ValueError` unless an observation has the parts with which networks were
+    created.
+
+    **Arguments:**
+
+    - `obs`: parts of an observation, by name.
+    - `shapes`: names and shapes of the parts that networks use.
+    - `every`: true if there must be no other parts.
+    """
+    known, wrong = dict(shapes), ""
+    for name, shape in shapes:
+        if name not in obs:
+            wrong = f"{name!r} is missing"
+        elif jnp.shape(obs[name])[-len(shape) :] != shape:
+            wrong = f"{name!r} has shape {jnp.shape(obs[name])}"
+    others = [name for name in obs if every and name not in known]
+    if wrong or others:
+        raise ValueError(
+            f"`obs` must have the parts {known} (shapes by name), but "
+            f"{wrong or f'{others[0]!r} is none of them'}. {_SAME}"
+        )
+
+
+# From an observation to the input of a network.
+
+
+class Features(eqx.Module):
+    """Map an observation to one vector: its vectors, and the features of its images, in the
+    order of their names.
+
+    **Arguments:**
+
+    - `encoders`: network of each image, by name; empty without images.
+    - `parts`: names of the parts of a dictionary that are used; all if empty.
+    - `shapes`: names and shapes of the used parts, which are checked.
+    """
+
+    encoders: dict[str, Any]
+    parts: tuple[str, ...] = eqx.field(static=True)
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = eqx.field(static=True)
+
+    @staticmethod
+    def create(
+        obs: Any,
+        parts: tuple[str, ...] = (),
+        encoder: Callable[[int, tuple[int, ...]], Any] | None = None,
+    ) -> "Features":
+        """Create the map.
+
+        **Arguments:**
+
+        - `obs`: an observation, of which shapes and types matter.
+        - `parts`: names of the parts that are used; all if empty.
+        - `encoder`: `(number of the part, shape) -> network` of an image.
+
+        **Raises:** `ValueError` if a part that is used is an image and there is no
+        encoder, or is neither a vector nor an image.
+        """
+        used = sorted(used_parts(obs, parts).items())
+        check_kinds(dict(used), images=encoder is not None)
+        networks = {}
+        for k, (name, x) in enumerate(used):
+            if encoder is not None and is_image(x.shape):
+                networks[name] = encoder(k, tuple(x.shape))
+        return Features(networks, parts, tuple((k, tuple(x.shape)) for k, x in used))
+
+    def __call__(self, obs: Any) -> Float[Array, " features"]:
+        every = named(obs)
+        check_same_parts(every, self.shapes, not self.parts)
+        keep = lambda x: x
+        seen = [self.encoders.get(name, keep)(every[name]) for name, _ in self.shapes]
+        return seen[0] if len(seen) == 1 else jnp.concatenate(seen)
+
+    def size(self, obs: Any) -> int:
+        """Return the number of features of observations like `obs`."""
+        zeros = lambda x: jnp.zeros(x.shape, x.dtype)
+        return jax.eval_shape(self, jtu.tree_map(zeros, obs)).shape[0]
+
+
+# Running statistics.
 
 ObservationStatistics: TypeAlias = Statistics | dict[str, Statistics]
 _Statistics = TypeVar("_Statistics", bound=ObservationStatistics | None)
@@ -146,11 +314,15 @@ def denormalize(
     return statistics.mean + x / slope
 
 
+# Actions for batches of observations.
+
+
 def acts_on_batches(act: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator of the method `act` of an agent, which computes one action, so that it also
-    takes observations with leading batch axes.
+    takes observations with leading batch axes, and numbers of the agent have the
+    floating-point type of the state.
 
-    Images are recognized by the `Encoders` in the state; every other observation is a
+    Images are recognized by the `Features` in the state; every other observation is a
     vector. With a key, each observation of a batch has a key of its own. The state needs
     the field `key`.
 
@@ -159,7 +331,7 @@ def acts_on_batches(act: Callable[..., Any]) -> Callable[..., Any]:
         ```python
         @blocks.acts_on_batches
         def act(self, state, obs, *, key=None):
-            return blocks.scale(state.bounds, state.learner.model(obs))
+            return blocks.scale_action(state.bounds, state.learner.model(obs))
         ```
 
     The method raises `ValueError` if the observation is a single number, its parts have
@@ -171,6 +343,7 @@ def acts_on_batches(act: Callable[..., Any]) -> Callable[..., Any]:
         self: Any, state: Any, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "*batch nu"]:
         name = f"`{type(self).__name__}.act`"
+        self = cast_floats(self, float_type(state))
         _check_single(name, state)
         parts, batch = _parts(name, state, obs)
         if not batch:
@@ -199,13 +372,13 @@ def _check_single(name: str, state: Any) -> None:
 def _parts(name: str, state: Any, obs: Any) -> tuple[dict[str, Any], tuple[int, ...]]:
     """Return the parts of an observation that networks see, by name, and their batch
     axes."""
-    found = lambda x: isinstance(x, Encoders)
-    encoders = [x for x in jtu.tree_leaves(state, is_leaf=found) if found(x)]
+    is_map = lambda x: isinstance(x, Features)
+    found = [x for x in jtu.tree_leaves(state, is_leaf=is_map) if is_map(x)]
     parts = named(obs)
-    if encoders and all(x.parts for x in encoders):
-        used = {part for x in encoders for part in x.parts}
+    if found and all(x.parts for x in found):
+        used = {part for x in found for part in x.parts}
         parts = {part: x for part, x in parts.items() if part in used}
-    images = {part for x in encoders for part in x.networks}
+    images = {part for x in found for part in x.encoders}
     batch = {}
     for part, x in parts.items():
         rank, shape = 3 if part in images else 1, jnp.shape(x)

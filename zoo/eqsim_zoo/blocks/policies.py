@@ -1,4 +1,8 @@
-"""Distributions over actions."""
+"""Distributions of actions, action ranges, and policies.
+
+A policy is a function from observations to a distribution of actions between -1 and 1, or to
+such an action; `scale_action` and `squash_action` map them to the range of the environment.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,10 +20,11 @@ from eqsim import AbstractEnv
 from eqsim.spatial import clamp
 from eqsim.wrappers import AbstractConversion, check_scalable
 
-from ..vision.encoding import AbstractEncodingAgent
-from .networks import Activation, MLP
+from .networks import AbstractInputs, Activation, MLP
 from .observations import normalize, ObservationStatistics
 
+
+# Distributions.
 
 _LOG_2PI = 1.8378770664093453
 _LOG_2 = 0.6931471805599453
@@ -151,6 +156,9 @@ class NormalMixture(eqx.Module):
         return jax.nn.softmax(self.logits) @ self.mean
 
 
+# Action ranges.
+
+
 class Squash(AbstractConversion):
     r"""Wrapper that squashes any numbers $u$: $\tanh(u)$ scaled to the action range where
     that is finite, and clipped where it is not.
@@ -166,10 +174,12 @@ class Squash(AbstractConversion):
         return jnp.broadcast_to(bound[None], (self.sys.nu, 2))
 
     def convert(self, action: Float[Array, " nu"]) -> Float[Array, " nu"]:
-        return squash(self.env.action_range, action)
+        return squash_action(self.env.action_range, action)
 
 
-def squash(bounds: Float[Array, "nu 2"], u: Float[Array, " nu"]) -> Float[Array, " nu"]:
+def squash_action(
+    bounds: Float[Array, "nu 2"], u: Float[Array, " nu"]
+) -> Float[Array, " nu"]:
     """Squash numbers to the action range, see `Squash`."""
     low, high = bounds.astype(u.dtype).T
     both = jnp.isfinite(low) & jnp.isfinite(high)
@@ -179,7 +189,7 @@ def squash(bounds: Float[Array, "nu 2"], u: Float[Array, " nu"]) -> Float[Array,
     return jnp.where(both, scaled, clamp(u, low, high))
 
 
-def scale(
+def scale_action(
     bounds: Float[Array, "nu 2"], action: Float[Array, " nu"]
 ) -> Float[Array, " nu"]:
     """Scale an action between -1 and 1 to the action range, which must be finite."""
@@ -187,10 +197,10 @@ def scale(
     return _scaled(low, high, action)
 
 
-def unscale(
+def unscale_action(
     bounds: Float[Array, "nu 2"], action: Float[Array, "*rows nu"]
 ) -> Float[Array, "*rows nu"]:
-    """Invert `scale`, for one action or several."""
+    """Invert `scale_action`, for one action or several."""
     low, high = bounds.astype(action.dtype).T
     middle, half = 0.5 * (low + high), 0.5 * (high - low)
     broadcast = lambda x: jnp.broadcast_to(x, action.shape)
@@ -238,6 +248,8 @@ def _without_numbers(env: AbstractEnv) -> Float[Array, "nu 2"]:
         return jtu.tree_map(zero, env).action_range
 
 
+# Policies.
+
 # Logarithms of the least and the largest deviation.
 _LEAST, _LARGEST = -5.0, 2.0
 
@@ -281,20 +293,20 @@ class DeterministicPolicy(eqx.Module):
 
 
 class Explorer(eqx.Module):
-    """Exploration policy of an off-policy agent.
+    """Policy that explores: samples, or actions with noise, or uniform actions.
 
     **Arguments:**
 
     - `policy`: stochastic or deterministic policy.
     - `statistics`: running statistics of observations.
-    - `noise`: standard deviation of the noise on deterministic actions.
     - `random`: true for uniform actions.
+    - `noise`: standard deviation of the noise on deterministic actions, if any.
     """
 
     policy: Callable[[Any], Any]
     statistics: ObservationStatistics | None
-    noise: Float[Array, ""]
     random: Bool[Array, ""]
+    noise: Float[Array, ""] | None = None
 
     def __call__(self, obs: Any, key: PRNGKeyArray) -> Float[Array, " nu"]:
         key, key_random = jr.split(key)
@@ -302,7 +314,7 @@ class Explorer(eqx.Module):
         if isinstance(found, TanhNormal):
             action, _ = found.sample_and_log_prob(key)
         else:
-            action = add_noise(found, self.noise, key)
+            action = found if self.noise is None else add_noise(found, self.noise, key)
         uniform = jr.uniform(key_random, action.shape, action.dtype, -1.0, 1.0)
         return jnp.where(self.random, uniform, action)
 
@@ -334,7 +346,7 @@ class ActorCritic(eqx.Module):
 
     @staticmethod
     def create(
-        agent: AbstractEncodingAgent,
+        inputs: AbstractInputs,
         keys: Sequence[PRNGKeyArray],
         obs: Any,
         nu: int,
@@ -347,7 +359,7 @@ class ActorCritic(eqx.Module):
 
         **Arguments:**
 
-        - `agent`: agent with the encoder.
+        - `inputs`: what the networks see.
         - `keys`, `hidden`: random keys and hidden layer sizes of policy and value.
         - `obs`: an observation, of which shapes and types matter.
         - `nu`: number of actuators.
@@ -361,10 +373,11 @@ class ActorCritic(eqx.Module):
         def value(key, size):
             return MLP.create(key, (size, *hidden[1], 1), function, dtype=dtype)
 
+        critic = inputs.critic(keys[1], obs, value, dtype)
         return ActorCritic(
-            agent.actor_encoded(keys[0], obs, policy, dtype),
+            inputs.actor(keys[0], obs, policy, dtype),
             jnp.zeros(0 if levels else nu, dtype) + initial_log_std,
-            agent.critic_encoded(keys[1], obs, value, dtype),
+            critic,
             levels,
         )
 

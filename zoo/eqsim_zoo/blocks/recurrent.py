@@ -13,10 +13,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from eqsim import AbstractController, State
 
 from ..vision.encoding import AbstractEncodingAgent, EncodedNetwork, Eyes
+from .collecting import Transition
 from .networks import Activation, Linear, MLP
 from .observations import normalize, ObservationStatistics
 from .policies import log_slope, Normal, squash
-from .replay import Transition
 
 
 class GRU(eqx.Module):

@@ -1,5 +1,12 @@
-"""Losses of value functions."""
+"""Off-policy learning: the replay buffer, temporal-difference losses, and the iteration.
 
+`Replay` stores rows on the device; `td_target` and `td_loss` are what critics learn;
+`AbstractOffPolicy` holds settings, networks and the iteration of `SAC` and `TD3`: collect steps,
+add them to the replay, update statistics, and take gradient steps on batches.
+"""
+
+import abc
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,126 +19,39 @@ import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
-from eqsim import AbstractEnv
+from eqsim import AbstractEnv, AbstractOnlineAgent
 from eqsim.bridges import check_count
 from eqsim.wrappers import ScaleAction
 
-from ..vision.encoding import (
-    AbstractAugmentation,
-    AbstractEncodingAgent,
-    augment,
-    check_augmentations,
-    encoded_size,
-    eyes,
-    Through,
+from .collecting import (
+    add_steps,
+    collect,
+    flatten_time,
+    reset_envs,
+    Running,
+    Transition,
 )
-from .collecting import add_steps, collect, flatten_time, reset_envs, Running
 from .hyperparameters import (
     as_scalar,
     check_counts,
     check_positive,
     check_ranges,
+    same_precision,
     static,
 )
-from .networks import Critic, mean_metrics, MLP
-from .observations import normalize, ObservationStatistics
+from .networks import AbstractInputs, Critic, mean_metrics, MLP, Vectors
+from .observations import (
+    acts_on_batches,
+    init_statistics,
+    normalize,
+    ObservationStatistics,
+    update_statistics,
+)
 from .parallel import check_divisible, replicate, shard_batch
-from .policies import check_action_bounds
+from .policies import check_action_bounds, Explorer
 
 
-TD_METRICS = "q", "target", "target_std"
-"""Metrics of `td_loss`."""
-
-
-def td_loss(
-    critic: Callable[[Any, Any], Float[Array, " critics"]],
-    obs: Any,
-    action: Float[Array, "rows nu"],
-    target: Float[Array, " rows"],
-) -> tuple[Float[Array, ""], dict[str, Array]]:
-    r"""Squared temporal-difference error $\sum_k \mathrm{mean}\,(Q_k(o, a) - y)^2$ of an
-    ensemble of critics; metrics: the mean value `q`, and mean `target` and standard
-    deviation `target_std` of $y$."""
-    q = jax.vmap(critic)(obs, action)
-    errors = jnp.mean((q - target[:, None]) ** 2, axis=0)
-    statistics = {"target": jnp.mean(target), "target_std": jnp.std(target)}
-    return jnp.sum(errors), {"q": jnp.mean(q), **statistics}
-
-
-def td_target(
-    reward: Float[Array, " rows"],
-    next_value: Float[Array, " rows"],
-    terminated: Bool[Array, " rows"],
-    discount: Float[Array, ""],
-) -> Float[Array, " rows"]:
-    r"""One-step target $r + \gamma V(o')$, without the second term where the task
-    terminated. Truncated steps are bootstrapped."""
-    return reward + jnp.where(terminated, 0.0, discount) * next_value
-
-
-def lowest_value(
-    critic: Callable[[Any, Any], Float[Array, " critics"]],
-    obs: Any,
-    action: Float[Array, "rows nu"],
-) -> Float[Array, " rows"]:
-    r"""Compute the minimum $\min_k Q_k(o, a)$ over an ensemble of critics."""
-    return jnp.min(jax.vmap(critic)(obs, action), axis=1)
-
-
-def clipped_policy_loss(
-    log_prob: Float[Array, " rows"],
-    old_log_prob: Float[Array, " rows"],
-    advantage: Float[Array, " rows"],
-    clip: Float[Array, ""],
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    r"""Clipped surrogate loss
-    $-\mathrm{mean} \min(\rho A, \mathrm{clip}(\rho, 1 - \epsilon, 1 + \epsilon) A)$ with the
-    ratio $\rho = \pi / \pi_{old}$, and the estimate $\mathrm{mean}(\rho - 1 - \log \rho)$ of
-    the divergence from $\pi_{old}$."""
-    change = log_prob - old_log_prob
-    ratio = jnp.exp(change)
-    clipped = jnp.clip(ratio, 1.0 - clip, 1.0 + clip)
-    gain = jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
-    return -gain, jnp.mean(ratio - 1.0 - change)
-
-
-def clipped_value_loss(
-    value: Float[Array, " rows"],
-    old_value: Float[Array, " rows"],
-    target: Float[Array, " rows"],
-    clip: Float[Array, ""],
-) -> Float[Array, ""]:
-    """Half the mean squared error of values, the larger of that of the value and that of
-    the value clipped to `old_value` plus and minus `clip`; without clipping if that is 0.
-    """
-    error = (value - target) ** 2
-    near = old_value + jnp.clip(value - old_value, -clip, clip)
-    larger = jnp.maximum(error, (near - target) ** 2)
-    return 0.5 * jnp.mean(jnp.where(clip > 0.0, larger, error))
-
-
-class Transition(eqx.Module):
-    """Transitions, with any leading axes.
-
-    **Arguments:**
-
-    - `obs`, `action`, `reward`: observation before the step, action and reward.
-    - `next_obs`: observation after the step, before any reset.
-    - `terminated`: true if the task ended, so that nothing is bootstrapped.
-    - `truncated`: true if the episode was cut off, so that the value is bootstrapped.
-    """
-
-    obs: Any
-    action: Any
-    reward: Float[Array, "..."]
-    next_obs: Any
-    terminated: Bool[Array, "..."]
-    truncated: Bool[Array, "..."]
-
-    @property
-    def done(self) -> Bool[Array, "..."]:
-        """True at the last step of an episode."""
-        return self.terminated | self.truncated
+# The replay buffer.
 
 
 class Replay(eqx.Module):
@@ -218,10 +138,76 @@ class Memory(eqx.Module):
     steps: Int[Array, ""]
 
 
-class AbstractOffPolicy(AbstractEncodingAgent):
-    """Settings of an agent that learns from a replay.
+# Temporal-difference losses.
 
-    **Arguments:** those of `AbstractEncodingAgent`, and
+
+TD_METRICS = "q", "target", "target_std"
+"""Metrics of `td_loss`."""
+
+
+def td_loss(
+    critic: Callable[[Any, Any], Float[Array, " critics"]],
+    obs: Any,
+    action: Float[Array, "rows nu"],
+    target: Float[Array, " rows"],
+) -> tuple[Float[Array, ""], dict[str, Array]]:
+    r"""Squared temporal-difference error $\sum_k \mathrm{mean}\,(Q_k(o, a) - y)^2$ of an
+    ensemble of critics; metrics: the mean value `q`, and mean `target` and standard
+    deviation `target_std` of $y$."""
+    q = jax.vmap(critic)(obs, action)
+    errors = jnp.mean((q - target[:, None]) ** 2, axis=0)
+    statistics = {"target": jnp.mean(target), "target_std": jnp.std(target)}
+    return jnp.sum(errors), {"q": jnp.mean(q), **statistics}
+
+
+def td_target(
+    reward: Float[Array, " rows"],
+    next_value: Float[Array, " rows"],
+    terminated: Bool[Array, " rows"],
+    discount: Float[Array, ""],
+) -> Float[Array, " rows"]:
+    r"""One-step target $r + \gamma V(o')$, without the second term where the task
+    terminated. Truncated steps are bootstrapped."""
+    return reward + jnp.where(terminated, 0.0, discount) * next_value
+
+
+def lowest_value(
+    critic: Callable[[Any, Any], Float[Array, " critics"]],
+    obs: Any,
+    action: Float[Array, "rows nu"],
+) -> Float[Array, " rows"]:
+    r"""Compute the minimum $\min_k Q_k(o, a)$ over an ensemble of critics."""
+    return jnp.min(jax.vmap(critic)(obs, action), axis=1)
+
+
+# The iteration.
+
+
+class OffPolicyState(eqx.Module):
+    """State of an agent that learns from a replay.
+
+    **Arguments:**
+
+    - `learner`: what is learned, and what `update` takes and returns: networks, optimizer
+        states and statistics, with the random `key`.
+    - `memory`: environments and replay.
+    """
+
+    learner: Any
+    memory: Memory
+
+    @property
+    def key(self) -> PRNGKeyArray:
+        """Random key of the learner."""
+        return self.learner.key
+
+
+class AbstractOffPolicy(AbstractOnlineAgent):
+    """Settings and iteration of an agent that learns from a replay.
+
+    Its state is an `OffPolicyState`; `update` takes and returns `state.learner`.
+
+    **Arguments:**
 
     - `num_envs`: number of environments.
     - `unroll_length`: steps of each environment per iteration.
@@ -230,14 +216,12 @@ class AbstractOffPolicy(AbstractEncodingAgent):
     - `capacity`: transitions in the replay.
     - `random_steps`: steps with uniform actions before learning starts.
     - `actor_hidden`, `critic_hidden`: hidden layer sizes of the network.
-    - `shared_encoder`: true if the actor uses the encoder of the critic, which alone
-        trains it; both then see the same parts.
-    - `augmentations`: image augmentations in their order, drawn for each row of a batch.
+    - `inputs`: what the networks see: `blocks.Vectors`, or `vision.Images` for images.
     - `layer_norm`: true if critics have layer normalization.
     - `normalize_observations`: true to normalize observations by running statistics.
     - `learning_rate`: Adam step size of actor and critic.
-    - `discount`: discount $\\gamma$.
-    - `target_rate`: target update rate $\\tau$.
+    - `discount`: discount $\gamma$.
+    - `target_rate`: target update rate $\tau$.
     - `reward_scale`: factor that multiplies rewards.
     """
 
@@ -248,8 +232,7 @@ class AbstractOffPolicy(AbstractEncodingAgent):
     capacity: int = static(2**18)
     actor_hidden: tuple[int, ...] = static((256, 256))
     critic_hidden: tuple[int, ...] = static((256, 256))
-    shared_encoder: bool = static(False)
-    augmentations: tuple[AbstractAugmentation, ...] = ()
+    inputs: AbstractInputs = Vectors()
     layer_norm: bool = static(False)
     normalize_observations: bool = static(False)
     random_steps: Float[Array, ""] = eqx.field(converter=as_scalar, default=2000.0)
@@ -276,16 +259,71 @@ class AbstractOffPolicy(AbstractEncodingAgent):
                 f"{self.capacity}. Increase `capacity`, or collect fewer."
             )
         check_counts(self, "num_updates")
-        check_augmentations(name, self.augmentations)
-        if self.shared_encoder and self.actor_parts != self.critic_parts:
-            raise ValueError(
-                f"With `shared_encoder`, `{name}.actor_parts` and `critic_parts` must "
-                f"be equal, got {self.actor_parts} and {self.critic_parts}."
-            )
 
-    def image_settings(self) -> dict[str, Any]:
-        names = "encoder", "shared_encoder", "augmentations"
-        return {name: vars(self)[name] for name in names}
+    @abc.abstractmethod
+    def create(
+        self, key: PRNGKeyArray, obs: Any, bounds: Float[Array, "nu 2"], dtype: Any
+    ) -> Any:
+        """Create the learner, without statistics.
+
+        **Arguments:**
+
+        - `obs`: an observation, of which shapes and types matter.
+        - `bounds`: action range.
+        - `dtype`: type of the networks.
+        """
+
+    @abc.abstractmethod
+    def action(
+        self, learner: Any, obs: Any, key: PRNGKeyArray | None
+    ) -> Float[Array, " nu"]:
+        """Compute the action for one observation, see `act`."""
+
+    @abc.abstractmethod
+    def explorer(self, learner: Any, random: Bool[Array, ""]) -> Explorer:
+        """Return the policy that collects steps.
+
+        **Arguments:**
+
+        - `random`: true for uniform actions.
+        """
+
+    @same_precision
+    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> OffPolicyState:
+        key, key_envs = jr.split(key)
+        running, example = init_running(self, env, key_envs)
+        # A copy of the range, as the state may be donated and the system not.
+        bounds = jnp.array(env.action_range)
+        learner = self.create(key, example.obs, bounds, example.reward.dtype)
+        if self.normalize_observations:
+            statistics = init_statistics(example.obs)
+            learner = dataclasses.replace(learner, statistics=statistics)
+        return OffPolicyState(learner, init_memory(self, running, example))
+
+    @acts_on_batches
+    def act(
+        self, state: OffPolicyState, obs: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " nu"]:
+        return self.action(state.learner, obs, key)
+
+    @same_precision
+    def iterate(
+        self, state: OffPolicyState, env: AbstractEnv
+    ) -> tuple[OffPolicyState, dict[str, Float[Array, "..."]]]:
+        """Collect `unroll_length` steps, add them to the replay, and learn from
+        `num_updates` batches of it."""
+        learner, memory = state.learner, state.memory
+        key, key_act, key_learn = jr.split(learner.key, 3)
+
+        # Collect, and add to the replay.
+        explorer = self.explorer(learner, explores_uniformly(self, memory))
+        memory, rows, report = collect_to_replay(self, env, explorer, memory, key_act)
+        statistics = update_statistics(learner.statistics, rows.obs)
+        learner = dataclasses.replace(learner, statistics=statistics, key=key)
+
+        # Learn.
+        learner, metrics = scan_updates(self, self.update, learner, memory, key_learn)
+        return OffPolicyState(learner, memory), report | metrics
 
     def networks(
         self,
@@ -313,31 +351,15 @@ class AbstractOffPolicy(AbstractEncodingAgent):
             options: dict[str, Any] = dict(layer_norm=self.layer_norm, dtype=dtype)
             return Critic.create(key, size, sizes[1], self.critic_hidden, **options)
 
-        critics = self.critic_encoded(keys[1], obs, critic, dtype)
-        if self.shared_encoder:
-            return actor(keys[0], encoded_size(critics.senses, obs)), critics
-        return self.actor_encoded(keys[0], obs, actor, dtype), critics
-
-    def policy(self, actor: Any, critic: Any) -> Any:
-        """Return the policy of observations: the actor, after the encoder of the critic if
-        that is shared."""
-        return Through(eyes(self, critic), actor)
-
-    def features(self, critic: Any, obs: Any) -> Any:
-        """Return the inputs of the actor for rows of observations, constants of its
-        loss."""
-        return jax.vmap(eyes(self, critic))(obs)
+        critics = self.inputs.critic(keys[1], obs, critic, dtype)
+        return self.inputs.actor(keys[0], obs, actor, dtype, critics), critics
 
     def seen(
         self, statistics: ObservationStatistics | None, obs: Any, key: PRNGKeyArray
     ) -> Any:
         """Normalize and augment the rows of a batch of observations."""
-        if not self.augmentations:
-            return jax.vmap(lambda obs: normalize(statistics, obs))(obs)
-        look = lambda obs, key: augment(
-            self.augmentations, normalize(statistics, obs), key
-        )
-        return jax.vmap(look)(obs, jr.split(key, jtu.tree_leaves(obs)[0].shape[0]))
+        obs = jax.vmap(lambda obs: normalize(statistics, obs))(obs)
+        return self.inputs.augment(obs, key)
 
     def optimizer(self) -> optax.GradientTransformation:
         """Return Adam with `learning_rate`."""
@@ -355,7 +377,7 @@ def init_running(
     """
     check_action_bounds(agent, env)
     check_divisible(agent, "num_envs", "batch_size")
-    running = reset_envs(agent, env, key, agent.num_envs)
+    running = reset_envs(agent, env, key, agent.num_envs, agent.inputs)
     obs, reward = jtu.tree_map(lambda x: x[0], (running.obs, running.timestep.reward))
     no, action = jnp.zeros((), bool), jnp.zeros(env.sys.nu, reward.dtype)
     return running, Transition(obs, action, reward, obs, no, no)
@@ -405,36 +427,35 @@ def explores_uniformly(agent: AbstractOffPolicy, memory: Memory) -> Bool[Array, 
 def scan_updates(
     agent: AbstractOffPolicy,
     update: Callable[[Any, Any], tuple[Any, dict[str, Array]]],
-    state: Any,
+    learner: Any,
     memory: Memory,
     key: Key[Array, ""],
     number: int | None = None,
 ) -> tuple[Any, dict[str, Array]]:
     """Scan gradient steps, each on a batch of the replay; before `random_steps` steps were
-    taken and the replay holds a batch, leave the state unchanged and return metrics of
+    taken and the replay holds a batch, leave the learner unchanged and return metrics of
     zero.
 
     **Arguments:**
 
-    - `update`: `(state, batch) -> (state, metrics)`.
-    - `state`: learned state. Keep the replay out of it, as it would be copied.
+    - `update`: `(learner, batch) -> (learner, metrics)`.
     - `number`: number of steps; `agent.num_updates` if None.
 
-    **Returns:** the new state, and `mean_metrics` of the steps.
+    **Returns:** the new learner, and `mean_metrics` of the steps.
     """
     keys = jr.split(key, agent.num_updates if number is None else number)
     if not keys.shape[0]:
-        return state, {}
+        return learner, {}
 
-    def once(state, key):
-        return update(state, shard_batch(memory.replay.sample(key, agent.batch_size)))
+    def once(learner, key):
+        return update(learner, shard_batch(memory.replay.sample(key, agent.batch_size)))
 
-    def run(state):
-        state, metrics = lax.scan(once, state, keys)
-        return state, mean_metrics(metrics)
+    def run(learner):
+        learner, metrics = lax.scan(once, learner, keys)
+        return learner, mean_metrics(metrics)
 
-    shapes = jax.eval_shape(run, state)[1]
+    shapes = jax.eval_shape(run, learner)[1]
     zeros = jtu.tree_map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     acted = memory.steps.astype(agent.random_steps.dtype) > agent.random_steps
     enabled = (memory.replay.size >= agent.batch_size) & acted
-    return lax.cond(enabled, run, lambda state: (state, zeros), state)
+    return lax.cond(enabled, run, lambda learner: (learner, zeros), learner)

@@ -1,4 +1,10 @@
-"""Returns of the episodes that transitions belong to."""
+"""Skills in observations and rewards: what the agents of skill discovery share.
+
+`SkillSpace` splits observations of `Skills` into task observation, descriptor and skill, and
+normalizes them; `SkillPolicy` is a policy of such observations; `SkillRow` is a row of the
+replay, whose reward `RewardMix` combines of task reward and intrinsic reward, for episodes whose
+return is kept in `EpisodeReturns`.
+"""
 
 import itertools
 
@@ -23,79 +29,10 @@ from eqsim.wrappers import (
     TimeLimit,
 )
 
+from .collecting import Transition
 from .hyperparameters import as_scalar, check_ranges
 from .observations import denormalize, init_statistics, normalize, update_statistics
 from .policies import StochasticPolicy, TanhNormal
-from .replay import Transition
-
-
-class Episodes(eqx.Module):
-    """Returns of the latest episodes, in one ring buffer per environment.
-
-    **Arguments:**
-
-    - `returns`: return of each episode; the lowest finite number while it is running.
-    - `current`: index of the running episode of each environment.
-    """
-
-    returns: Float[Array, "places envs"]
-    current: Int[Array, " envs"]
-
-    @staticmethod
-    def create(num_envs: int, steps: int, dtype) -> "Episodes":
-        """Create empty buffers.
-
-        **Arguments:**
-
-        - `num_envs`: number of environments.
-        - `steps`: number of steps per environment whose episodes are kept.
-        """
-        # One more than there can be episodes, for the one that begins.
-        empty = jnp.full((steps + 2, num_envs), _unknown(dtype), dtype)
-        return Episodes(empty, jnp.zeros(num_envs, jnp.int32))
-
-    def after(
-        self, steps: Transition, so_far: Float[Array, " envs"]
-    ) -> tuple["Episodes", Int[Array, "envs times"]]:
-        """Add steps.
-
-        **Arguments:**
-
-        - `steps`: with axes (environment, time).
-        - `so_far`: sums of the rewards of the running episodes before these steps.
-
-        **Returns:** the new buffers, and for each step the index of its episode in
-        `returns`, flattened.
-        """
-        places, envs = self.returns.shape
-        env = jnp.arange(envs, dtype=jnp.int32)
-
-        def step(carry, now):
-            returns, current, total = carry
-            reward, done = now
-            total, after = total + reward, (current + 1) % places
-            ended = jnp.where(done, total, returns[current, env])
-            returns = returns.at[current, env].set(ended)
-            fresh = jnp.where(done, _unknown(returns.dtype), returns[after, env])
-            returns = returns.at[after, env].set(fresh)
-            new = jnp.where(done, after, current), jnp.where(done, 0.0, total)
-            return (returns, *new), current * envs + env
-
-        start = self.returns, self.current, so_far
-        (returns, current, _), where = lax.scan(
-            step, start, (steps.reward.T, steps.done.T)
-        )
-        return Episodes(returns, current), where.T
-
-    def return_of(self, where: Int[Array, "*rows"]) -> Float[Array, "*rows"]:
-        """Return the returns of episodes by index; minus infinity while they are running."""
-        found = self.returns.ravel()[where]
-        return jnp.where(found == _unknown(found.dtype), -jnp.inf, found)
-
-
-def _unknown(dtype):
-    """Return a finite number that is not the return of any episode."""
-    return jnp.finfo(dtype).min
 
 
 class Layout(eqx.Module):
@@ -222,16 +159,6 @@ class SkillSpace(eqx.Module):
         return SkillSpace(self.layout, self.prior, *new)
 
 
-class SkillPolicy(eqx.Module):
-    """A policy of observations of `Skills`."""
-
-    actor: StochasticPolicy
-    world: SkillSpace
-
-    def __call__(self, obs: Float[Array, " n"]) -> TanhNormal:
-        return self.actor(self.world.input(obs))
-
-
 # Wrappers that hand observations on as they are.
 _HARMLESS = AbstractConversion, ActionRepeat, AutoReset, DelayAction, TimeLimit
 
@@ -269,8 +196,27 @@ def _layout(agent: eqx.Module, env: AbstractEnv, full: bool) -> tuple[Skills, La
     return held[0], Layout(timestep.obs.shape[0] - number - skill, number, skill, full)
 
 
+class SkillPolicy(eqx.Module):
+    """A policy of observations of `Skills`."""
+
+    actor: StochasticPolicy
+    space: SkillSpace
+
+    def __call__(self, obs: Float[Array, " n"]) -> TanhNormal:
+        return self.actor(self.space.input(obs))
+
+
 # Actions are kept from the bounds by it, where their density is infinite.
 _EDGE = 1e-6
+
+
+def log_density(
+    policy: SkillPolicy, obs: Float[Array, " n"], action: Float[Array, " nu"]
+) -> Float[Array, ""]:
+    """Compute the log-density of an action between -1 and 1, which is moved off the
+    bounds."""
+    inside = jnp.clip(action, -1.0 + _EDGE, 1.0 - _EDGE)
+    return policy(obs).log_prob(jnp.arctanh(inside))
 
 
 class SkillRow(eqx.Module):
@@ -280,7 +226,7 @@ class SkillRow(eqx.Module):
 
     - `transition`: transition with observations of `Skills`, and actions between -1 and 1.
     - `log_prob`: logarithm of the density with which the action was drawn.
-    - `episode`: index of its episode in `Episodes`.
+    - `episode`: index of its episode in `EpisodeReturns`.
     """
 
     transition: Transition
@@ -288,7 +234,28 @@ class SkillRow(eqx.Module):
     episode: Int[Array, "..."]
 
 
-class Mix(eqx.Module):
+def with_reward(
+    space: SkillSpace, steps: Transition, reward: Float[Array, " rows"]
+) -> Transition:
+    """Return transitions for a skill-conditioned policy, with another reward.
+
+    The reward is a constant in derivatives. The next observation keeps the skill of the
+    step, so that a change of skill acts like a time limit.
+    """
+    skill = jax.vmap(space.skill)(steps.obs)
+    after = jax.vmap(space.with_skill)(steps.next_obs, skill)
+    seen = jax.vmap(space.input)
+    return Transition(
+        seen(steps.obs),
+        steps.action,
+        jax.lax.stop_gradient(reward),
+        seen(after),
+        steps.terminated,
+        steps.truncated,
+    )
+
+
+class RewardMix(eqx.Module):
     r"""Combination of task reward and intrinsic reward,
 
     $$r = w_r\,r_\mathrm{task} + w_z\,r_z\,[R \ge R^* - \epsilon],$$
@@ -333,31 +300,70 @@ class Mix(eqx.Module):
         return self.task * reward + self.diversity * jnp.where(good, diversity, 0.0)
 
 
-def with_reward(
-    space: SkillSpace, steps: Transition, reward: Float[Array, " rows"]
-) -> Transition:
-    """Return transitions for a skill-conditioned policy, with another reward.
+class EpisodeReturns(eqx.Module):
+    """Returns of the latest episodes, in one ring buffer per environment.
 
-    The reward is a constant in derivatives. The next observation keeps the skill of the
-    step, so that a change of skill acts like a time limit.
+    **Arguments:**
+
+    - `returns`: return of each episode; the lowest finite number while it is running.
+    - `current`: index of the running episode of each environment.
     """
-    skill = jax.vmap(space.skill)(steps.obs)
-    after = jax.vmap(space.with_skill)(steps.next_obs, skill)
-    seen = jax.vmap(space.input)
-    return Transition(
-        seen(steps.obs),
-        steps.action,
-        jax.lax.stop_gradient(reward),
-        seen(after),
-        steps.terminated,
-        steps.truncated,
-    )
+
+    returns: Float[Array, "places envs"]
+    current: Int[Array, " envs"]
+
+    @staticmethod
+    def create(num_envs: int, steps: int, dtype) -> "EpisodeReturns":
+        """Create empty buffers.
+
+        **Arguments:**
+
+        - `num_envs`: number of environments.
+        - `steps`: number of steps per environment whose episodes are kept.
+        """
+        # One more than there can be episodes, for the one that begins.
+        empty = jnp.full((steps + 2, num_envs), _unknown(dtype), dtype)
+        return EpisodeReturns(empty, jnp.zeros(num_envs, jnp.int32))
+
+    def after(
+        self, steps: Transition, so_far: Float[Array, " envs"]
+    ) -> tuple["EpisodeReturns", Int[Array, "envs times"]]:
+        """Add steps.
+
+        **Arguments:**
+
+        - `steps`: with axes (environment, time).
+        - `so_far`: sums of the rewards of the running episodes before these steps.
+
+        **Returns:** the new buffers, and for each step the index of its episode in
+        `returns`, flattened.
+        """
+        places, envs = self.returns.shape
+        env = jnp.arange(envs, dtype=jnp.int32)
+
+        def step(carry, now):
+            returns, current, total = carry
+            reward, done = now
+            total, after = total + reward, (current + 1) % places
+            ended = jnp.where(done, total, returns[current, env])
+            returns = returns.at[current, env].set(ended)
+            fresh = jnp.where(done, _unknown(returns.dtype), returns[after, env])
+            returns = returns.at[after, env].set(fresh)
+            new = jnp.where(done, after, current), jnp.where(done, 0.0, total)
+            return (returns, *new), current * envs + env
+
+        start = self.returns, self.current, so_far
+        (returns, current, _), where = lax.scan(
+            step, start, (steps.reward.T, steps.done.T)
+        )
+        return EpisodeReturns(returns, current), where.T
+
+    def return_of(self, where: Int[Array, "*rows"]) -> Float[Array, "*rows"]:
+        """Return the returns of episodes by index; minus infinity while they are running."""
+        found = self.returns.ravel()[where]
+        return jnp.where(found == _unknown(found.dtype), -jnp.inf, found)
 
 
-def log_density(
-    policy: SkillPolicy, obs: Float[Array, " n"], action: Float[Array, " nu"]
-) -> Float[Array, ""]:
-    """Compute the log-density of an action between -1 and 1, which is moved off the
-    bounds."""
-    inside = jnp.clip(action, -1.0 + _EDGE, 1.0 - _EDGE)
-    return policy(obs).log_prob(jnp.arctanh(inside))
+def _unknown(dtype):
+    """Return a finite number that is not the return of any episode."""
+    return jnp.finfo(dtype).min
