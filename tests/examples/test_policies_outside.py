@@ -14,7 +14,7 @@ from toys import Rail, rails
 
 import eqsim
 import eqsim_zoo as zoo
-from eqsim_zoo.blocks import Activation
+from eqsim_zoo.blocks.networks import Activation
 
 
 ROOT = pathlib.Path(__file__).parents[2]

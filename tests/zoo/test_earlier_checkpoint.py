@@ -17,9 +17,11 @@ from zoo.test_checkpoint import BAD, state
 from eqsim.testing import probes
 from eqsim_zoo import SAC
 from eqsim_zoo.blocks import training_env
+from eqsim_zoo.blocks.networks import FeaturesNetwork
+from eqsim_zoo.blocks.observations import Features
 from eqsim_zoo.runs import CheckpointError, load_checkpoint, read_about
 from eqsim_zoo.runs._members import members_of
-from eqsim_zoo.vision import EncodedNetwork, Encoders, SmallCNN
+from eqsim_zoo.vision.encoders import SmallCNN
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +97,7 @@ def test_nothing_is_executed(tmp_path):
 def test_encoders_of_other_images_are_refused(tmp_path):
     """Images had values from 0 to 1, now they have values from -0.5 to 0.5."""
     camera = SmallCNN((4,), (3,), (1,), 2).create(jr.key(0), (8, 8, 3))
-    network = EncodedNetwork(Encoders({"camera": camera}), jnp.zeros(3))
+    network = FeaturesNetwork(Features({"camera": camera}), jnp.zeros(3))
     write_earlier(tmp_path / "x.ckpt", network, {})
     with pytest.raises(CheckpointError, match="image encoder .* Train the agent again"):
         load_checkpoint(tmp_path / "x.ckpt", network)

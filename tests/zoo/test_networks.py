@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import check_gradients, tree_allclose
 
-from eqsim_zoo.blocks import Critic, Ensemble, MLP, target_update
+from eqsim_zoo.blocks.networks import Critic, Ensemble, MLP, target_update
 
 
 SIZES = (3, 5, 4, 2)

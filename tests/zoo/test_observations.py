@@ -17,8 +17,8 @@ import eqsim_zoo as zoo
 from eqsim.testing import probes
 from eqsim_zoo import vision
 from eqsim_zoo.agents import RecurrentPPOState
-from eqsim_zoo.agents.sac import SACState
-from eqsim_zoo.agents.td3 import TD3State
+from eqsim_zoo.agents.sac import SACLearner
+from eqsim_zoo.agents.td3 import TD3Learner
 from eqsim_zoo.blocks import collect, Critic, MLP, normalize, Squash
 from eqsim_zoo.blocks.recurrent import RecurrentActor
 
@@ -128,7 +128,7 @@ def test_actors_see_their_parts_only(name, getkey):
 
 
 def value(state, obs):
-    if isinstance(state, SACState | TD3State):
+    if isinstance(state, SACLearner | TD3Learner):
         obs = normalize(state.statistics, obs)
         return state.critic.model(obs, jnp.zeros(1))
     if isinstance(state, RecurrentPPOState):

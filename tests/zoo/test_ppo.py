@@ -15,7 +15,10 @@ from eqsim import AutoReset, TimeLimit
 from eqsim.testing import parametrize_with_checks, probes
 from eqsim_zoo import PPO
 from eqsim_zoo.agents import PPOBatch
-from eqsim_zoo.blocks import Activation, collect, Learner, linear_schedule, normalize
+from eqsim_zoo.blocks.collecting import collect
+from eqsim_zoo.blocks.hyperparameters import linear_schedule
+from eqsim_zoo.blocks.networks import Activation, Learner
+from eqsim_zoo.blocks.observations import normalize
 
 
 # One configuration, so that it is compiled once.

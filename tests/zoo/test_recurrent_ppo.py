@@ -26,7 +26,7 @@ from eqsim_zoo import evaluate, load_run, RecurrentPPO
 from eqsim_zoo._cli import view_run
 from eqsim_zoo.agents import RecurrentPPOBatch
 from eqsim_zoo.blocks import collect, Squash
-from eqsim_zoo.blocks.recurrent import GRU, Inputs, RecurrentNetwork, Sequence
+from eqsim_zoo.blocks.recurrent import GRU, RecurrentNetwork, Sequence, StepInputs
 from eqsim_zoo.data import load_data
 from eqsim_zoo.training._evaluate import evaluate_policy
 
@@ -281,7 +281,7 @@ def test_refusals():
     with pytest.raises(ValueError, match="`RecurrentPPO.memory_size` must be .* got 0"):
         RecurrentPPO(memory_size=0)
     memory = jnp.zeros((7, 16))
-    inputs = Inputs(jnp.zeros((7, 2, 2)), jnp.zeros((7, 2, 1)))
+    inputs = StepInputs(jnp.zeros((7, 2, 2)), jnp.zeros((7, 2, 1)))
     steps = Sequence(inputs, jnp.zeros((7, 2), bool), memory, memory)
     batch = RecurrentPPOBatch(steps, jnp.zeros((7, 2, 1)), *jnp.zeros((3, 7, 2)))
     with pytest.raises(ValueError, match="must divide the 7 sequences .* got 4"):

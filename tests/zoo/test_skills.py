@@ -21,8 +21,9 @@ import eqsim_zoo as zoo
 from eqsim import AutoReset, testing, TimeLimit
 from eqsim.testing import probes
 from eqsim.wrappers import NormalSkills, OneHotSkills, Skills, UniformSkills
+from eqsim_zoo.agents.dads import predictability
 from eqsim_zoo.agents.diayn import diversity_reward
-from eqsim_zoo.blocks import Episodes, log_density, predictability, SkillPolicy
+from eqsim_zoo.blocks.skill_space import EpisodeReturns, log_density, SkillPolicy
 
 
 AGENTS = {
@@ -434,7 +435,7 @@ def test_returns_of_episodes(seed, length):
     """Of all that is remembered, as a plain loop says, also after the ring has gone
     round."""
     rng, envs, blocks, kept = np.random.default_rng(seed), 3, 9, 8
-    episodes = Episodes.create(envs, kept, jnp.float64)
+    episodes = EpisodeReturns.create(envs, kept, jnp.float64)
     so_far, places, names = np.zeros(envs), [], []
     known, running = {}, np.arange(envs)
     after = jax.jit(lambda e, steps, so_far: e.after(steps, so_far))

@@ -36,7 +36,7 @@ from .agents import (
     TD3 as TD3,
     TD3BC as TD3BC,
 )
-from .blocks import Mix as Mix
+from .blocks.skill_space import RewardMix as RewardMix
 from .runs import (
     load_run as load_run,
     Members as Members,

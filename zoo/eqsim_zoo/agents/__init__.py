@@ -1,4 +1,12 @@
-"""The agents, one file each."""
+"""The agents, one file each, and what families of agents share.
+
+Online agents: `sac.py` and `td3.py` on `blocks/replay.py`, `ppo.py` (whose settings and losses
+`recurrent_ppo.py` shares), `es.py` and `ars.py` without derivatives, `apg.py` and `shac.py` with
+derivatives of the physics. Agents of skills: `dads.py`, `diayn.py` and `metra.py` on
+`skill_agent.py`, around a SAC. Offline agents: `bc.py`, `awac.py`, `td3_bc.py`, `iql.py`, `cql.py`
+and `discrete_cql.py` on `offline_agent.py`, and `goal_agents.py` around them. Agents import
+`blocks`, `vision` and `data`.
+"""
 
 from .apg import (
     APG as APG,
@@ -47,6 +55,7 @@ from .metra import METRA as METRA, Representation as Representation
 from .offline_agent import (
     AbstractLevelAgent as AbstractLevelAgent,
     AbstractOfflineAgent as AbstractOfflineAgent,
+    AbstractOfflineCritic as AbstractOfflineCritic,
 )
 from .ppo import (
     AbstractProximalAgent as AbstractProximalAgent,
@@ -59,10 +68,7 @@ from .recurrent_ppo import (
     RecurrentPPOBatch as RecurrentPPOBatch,
     RecurrentPPOState as RecurrentPPOState,
 )
-from .sac import (
-    SAC as SAC,
-    SACState as SACState,
-)
+from .sac import SAC as SAC, SACLearner as SACLearner
 from .shac import (
     SHAC as SHAC,
     SHACBatch as SHACBatch,
@@ -70,12 +76,9 @@ from .shac import (
 )
 from .skill_agent import (
     AbstractSkillAgent as AbstractSkillAgent,
-    SkillState as SkillState,
+    SkillLearner as SkillLearner,
 )
-from .td3 import (
-    TD3 as TD3,
-    TD3State as TD3State,
-)
+from .td3 import TD3 as TD3, TD3Learner as TD3Learner
 from .td3_bc import (
     TD3BC as TD3BC,
     TD3BCState as TD3BCState,

@@ -1,4 +1,8 @@
-"""The derivative of what a policy earns, through the physics."""
+"""Analytic policy gradient, and the derivative of returns through the physics.
+
+`GradientEnvs` are the environments, `rollout_gradient` differentiates a loss of a window of steps,
+and `APG` is the agent that follows this gradient. `SHAC` uses the first two as well.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,13 +17,20 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from eqsim import AbstractEnv, AbstractOnlineAgent
 from eqsim.wrappers import ScaleAction, Statistics
 
-from ..blocks.collecting import add_steps, collect, flatten_time, reset_envs, Running
+from ..blocks.collecting import (
+    add_steps,
+    collect,
+    flatten_time,
+    reset_envs,
+    Running,
+    Transition,
+)
 from ..blocks.hyperparameters import (
     as_scalar,
-    cast_floats,
     check_counts,
     check_positive,
     check_ranges,
+    same_precision,
     static,
 )
 from ..blocks.networks import Learner, MLP
@@ -35,9 +46,8 @@ from ..blocks.policies import (
     check_action_bounds,
     DeterministicPolicy,
     Explorer,
-    scale,
+    scale_action,
 )
-from ..blocks.replay import Transition
 
 
 class GradientEnvs(eqx.Module):
@@ -84,7 +94,7 @@ def rollout_gradient(
     policy: Any,
     key: PRNGKeyArray,
     loss_fn: Callable[[Transition], tuple[Float[Array, ""], Any]],
-    noise: Float[Array, ""],
+    noise: Float[Array, ""] | None = None,
 ) -> tuple[GradientEnvs, Any, Transition, Any, dict[str, Array]]:
     """Act for `agent.horizon` steps, and differentiate a loss of the trajectory with
     respect to the policy. The initial states are constants.
@@ -94,7 +104,7 @@ def rollout_gradient(
     - `policy`: see `Explorer`.
     - `loss_fn`: function of transitions with axes (environment, time) that returns
         `(loss, more)`.
-    - `noise`: standard deviation of the noise of a deterministic policy.
+    - `noise`: standard deviation of the noise of a deterministic policy, if any.
 
     **Returns:** the environments after it, with what was seen in the statistics; the
     derivative; transitions and `more`; what to report, with `loss`.
@@ -102,7 +112,7 @@ def rollout_gradient(
     never = jnp.zeros((), bool)
 
     def loss(policy):
-        explorer = Explorer(policy, state.statistics, noise, never)
+        explorer = Explorer(policy, state.statistics, never, noise)
         running, steps, report = collect(
             ScaleAction(env),
             explorer,
@@ -178,6 +188,7 @@ class APG(AbstractOnlineAgent):
         check_counts(self, "checkpoint_every")
         check_ranges(self)
 
+    @same_precision
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> APGState:
         key, key_policy, key_envs = jr.split(key, 3)
         world = start_gradient_envs(self, env, key_envs)
@@ -190,7 +201,7 @@ class APG(AbstractOnlineAgent):
             layer_norm=self.layer_norm,
             dtype=obs.dtype,
         )
-        optimizer = cast_floats(self, obs.dtype)._optimizer()
+        optimizer = self._optimizer()
         learner = Learner.create(DeterministicPolicy(network), optimizer)
         return APGState(learner, world, key)
 
@@ -200,13 +211,13 @@ class APG(AbstractOnlineAgent):
     ) -> Float[Array, " nu"]:
         action = state.learner.model(state.world.seen(obs))
         if key is not None:
-            action = add_noise(action, self.noise.astype(action.dtype), key)
-        return scale(state.world.bounds, action)
+            action = add_noise(action, self.noise, key)
+        return scale_action(state.world.bounds, action)
 
+    @same_precision
     def iterate(
         self, state: APGState, env: AbstractEnv
     ) -> tuple[APGState, dict[str, Float[Array, "..."]]]:
-        self = cast_floats(self, state.world.bounds.dtype)
         key, key_act = jr.split(state.key)
 
         def loss(steps):
@@ -223,6 +234,7 @@ class APG(AbstractOnlineAgent):
         state, metrics = self.update(APGState(state.learner, world, key), gradient)
         return state, report | metrics
 
+    @same_precision
     def update(
         self, state: APGState, batch: Any
     ) -> tuple[APGState, dict[str, Float[Array, "..."]]]:
@@ -235,7 +247,6 @@ class APG(AbstractOnlineAgent):
 
         **Returns:** the new state, and `grad_norm`, the length of the gradient.
         """
-        self = cast_floats(self, state.world.bounds.dtype)
         learner, norm = state.learner.apply_gradients(
             batch, self._optimizer(), max_grad_norm=self.max_grad_norm
         )

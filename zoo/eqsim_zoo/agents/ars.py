@@ -1,4 +1,4 @@
-""""""
+"""Augmented random search: a linear policy, changed along random directions."""
 
 from typing import Any
 
@@ -15,15 +15,15 @@ from eqsim.wrappers import Statistics
 from ..blocks.collecting import add_steps, check_env
 from ..blocks.hyperparameters import (
     as_scalar,
-    cast_floats,
     check_positive,
     check_ranges,
+    same_precision,
     static,
 )
 from ..blocks.networks import Linear, MLP
 from ..blocks.observations import acts_on_batches, init_statistics, normalize
 from ..blocks.parallel import check_divisible
-from ..blocks.policies import check_action_bounds, DeterministicPolicy, scale
+from ..blocks.policies import check_action_bounds, DeterministicPolicy, scale_action
 from ..blocks.populations import evaluate_pairs, Perturbations
 
 
@@ -81,6 +81,7 @@ class ARS(AbstractOnlineAgent):
                 f"{self.num_directions}, got {self.num_best}."
             )
 
+    @same_precision
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> ARSState:
         check_env(self, env)
         check_action_bounds(self, env)
@@ -101,15 +102,15 @@ class ARS(AbstractOnlineAgent):
         weights = state.weights
         if key is not None:
             noise = jr.normal(key, weights.shape, weights.dtype)
-            weights = weights + self.noise.astype(weights.dtype) * noise
+            weights = weights + self.noise * noise
         action = _policy(weights)(normalize(state.statistics, obs))
-        return scale(state.bounds, action)
+        return scale_action(state.bounds, action)
 
+    @same_precision
     def iterate(
         self, state: ARSState, env: AbstractEnv
     ) -> tuple[ARSState, dict[str, Float[Array, "..."]]]:
         weights = state.weights
-        self = cast_floats(self, weights.dtype)
         key, key_noise, key_try = jr.split(state.key, 3)
         shape = (self.num_directions, *weights.shape)
         noise = jr.normal(key_noise, shape, weights.dtype)
@@ -125,6 +126,7 @@ class ARS(AbstractOnlineAgent):
         state, metrics = self.update(state, Perturbations(flat, returns))
         return state, report | metrics
 
+    @same_precision
     def update(
         self, state: ARSState, batch: Perturbations
     ) -> tuple[ARSState, dict[str, Float[Array, "..."]]]:
@@ -133,7 +135,6 @@ class ARS(AbstractOnlineAgent):
         **Returns:** the new state; `best`, the largest return, and `deviation`,
         $\sigma_R$.
         """
-        self = cast_floats(self, state.weights.dtype)
         returns = jnp.where(jnp.isfinite(batch.returns), batch.returns, -jnp.inf)
         _, best = lax.top_k(jnp.max(returns, axis=1), self.num_best)
         # A pair of which one went wrong says nothing.

@@ -1,4 +1,4 @@
-""""""
+"""Advantage-weighted actor-critic: imitation, weighted by advantages."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,15 +8,21 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from eqsim.wrappers import Statistics
 
-from ..blocks.hyperparameters import as_scalar, cast_floats, check_positive, static
+from ..blocks.collecting import Transition
+from ..blocks.hyperparameters import as_scalar, check_positive, static
 from ..blocks.networks import Learner, target_update
-from ..blocks.replay import lowest_value, td_loss, td_target, Transition
-from ..vision.encoding import EncodedNetwork, eyes, Through
-from .offline_agent import AbstractLevelAgent, action_distance, select_action, Start
+from ..blocks.replay import lowest_value, td_loss
+from .offline_agent import (
+    AbstractLevelAgent,
+    AbstractOfflineCritic,
+    action_distance,
+    NetworkMaker,
+    select_action,
+)
 
 
 class AWACState(eqx.Module):
@@ -25,13 +31,13 @@ class AWACState(eqx.Module):
 
     actor: Learner
     critic: Learner
-    target: EncodedNetwork
+    target: Any
     statistics: dict[str, Statistics] | None
     bounds: Float[Array, "nu 2"]
     key: PRNGKeyArray
 
 
-class AWAC(AbstractLevelAgent):
+class AWAC(AbstractLevelAgent, AbstractOfflineCritic):
     r"""Advantage-weighted actor-critic: imitation of the dataset, in which actions with
     larger advantages have larger weights.
 
@@ -45,11 +51,8 @@ class AWAC(AbstractLevelAgent):
     Differences from the paper: its code divides weights by their sum in a batch; here they
     are limited, as in `IQL`.
 
-    **Arguments:** those of `AbstractLevelAgent`, and
+    **Arguments:** those of `AbstractLevelAgent` and `AbstractOfflineCritic`, and
 
-    - `discount`: discount $\gamma$.
-    - `target_rate`: target update rate.
-    - `reward_scale`: factor that multiplies rewards.
     - `weight_limit`: largest weight of a row.
     - `temperature`: temperature $\lambda$ of the weights.
     - `num_actions`: number of actions $a_i$ per row.
@@ -60,61 +63,50 @@ class AWAC(AbstractLevelAgent):
     """
 
     num_actions: int = static(1)
-    discount: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.99)
-    target_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.005)
-    reward_scale: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
     temperature: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
     weight_limit: Float[Array, ""] = eqx.field(converter=as_scalar, default=100.0)
 
     def __check_init__(self):
         check_positive(self, "num_actions")
 
-    def begin(self, key: PRNGKeyArray, start: Start) -> AWACState:
+    def begin(self, key: PRNGKeyArray, make: NetworkMaker) -> AWACState:
         key, key_actor, key_critic = jr.split(key, 3)
-        critic, adam = start.critic(key_critic, levels=self.levels), self.optimizer()
-        actor = start.actor(key_actor, self.levels, critic.senses)
+        critic, adam = make.critic(key_critic, levels=self.levels), self.optimizer()
+        actor = make.actor(key_actor, critic, self.levels)
         return AWACState(
             Learner.create(actor, adam),
             Learner.create(critic, adam),
             critic,
-            start.statistics(),
-            start.bounds,
+            make.statistics(),
+            make.bounds,
             key,
         )
 
     def policy(self, state: AWACState) -> Callable[[Any], Any]:
-        return Through(eyes(self, state.critic.model), state.actor.model)
+        return self.inputs.policy(state.actor.model, state.critic.model)
 
-    def update(
-        self, state: AWACState, batch: Transition
-    ) -> tuple[AWACState, dict[str, Float[Array, "..."]]]:
-        """Learn from a batched `Transition` with actions between -1 and 1.
+    def learn(
+        self, state: AWACState, batch: Transition, keys: Key[Array, "2"]
+    ) -> tuple[AWACState, dict[str, Array]]:
+        """Take one gradient step.
 
         **Returns:** the new state; losses, the mean value `q`, the mean `advantage`, and
         the mean square `action_distance`.
         """
-        self = cast_floats(self, batch.reward.dtype)
-        key, key_look, key_next, key_now = jr.split(state.key, 4)
-        batch = self.seen(state, batch, key_look)
         actor, adam = self.policy(state), self.optimizer()
 
-        action = _drawn(actor, batch.next_obs, key_next)
-        target = td_target(
-            self.reward_scale * batch.reward,
-            lowest_value(state.target, batch.next_obs, action),
-            batch.terminated,
-            self.discount,
-        )
+        action = _drawn(actor, batch.next_obs, keys[0])
+        target = self.target(batch, lowest_value(state.target, batch.next_obs, action))
         critic, of_critic = state.critic.apply_loss_fn(
             lambda critic: td_loss(critic, batch.obs, batch.action, target), adam
         )
 
         value = lambda action: lowest_value(critic.model, batch.obs, action)
-        keys = jr.split(key_now, self.num_actions)
-        own = jax.vmap(lambda key: value(_drawn(actor, batch.obs, key)))(keys)
+        own_value = lambda key: value(_drawn(actor, batch.obs, key))
+        own = jax.vmap(own_value)(jr.split(keys[1], self.num_actions))
         advantage = value(batch.action) - jnp.mean(own, axis=0)
         weight = jnp.minimum(jnp.exp(advantage / self.temperature), self.weight_limit)
-        obs = jax.vmap(eyes(self, critic.model))(batch.obs)
+        obs = self.inputs.actor_inputs(critic.model, batch.obs)
 
         def actor_loss(actor):
             log_prob = lambda obs, action: actor(obs).log_prob(action)
@@ -123,9 +115,7 @@ class AWAC(AbstractLevelAgent):
         distance = action_distance(state.actor.model, obs, batch.action)
         learner, of_actor = state.actor.apply_loss_fn(actor_loss, adam)
         slow = target_update(critic.model, state.target, self.target_rate)
-        new = dataclasses.replace(
-            state, actor=learner, critic=critic, target=slow, key=key
-        )
+        new = dataclasses.replace(state, actor=learner, critic=critic, target=slow)
         return new, {
             "critic_loss": of_critic["loss"],
             "q": of_critic["q"],

@@ -1,4 +1,4 @@
-""""""
+"""Behavior cloning: imitation of the actions in a dataset."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,14 +8,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from eqsim.wrappers import Statistics
 
-from ..blocks.hyperparameters import cast_floats, static
-from ..blocks.networks import Learner
-from ..blocks.replay import Transition
-from .offline_agent import AbstractLevelAgent, action_distance, select_action, Start
+from ..blocks.collecting import Transition
+from ..blocks.hyperparameters import static
+from ..blocks.networks import check_on_policy, Learner
+from .offline_agent import (
+    AbstractLevelAgent,
+    action_distance,
+    NetworkMaker,
+    select_action,
+)
 
 
 class BCState(eqx.Module):
@@ -47,22 +52,19 @@ class BC(AbstractLevelAgent):
     deterministic: bool = static(False)
 
     def __check_init__(self):
-        if self.shared_encoder:
-            raise ValueError(
-                "`BC` has a single network, so no encoder can be shared. Leave out "
-                "`shared_encoder`."
-            )
+        # A single network shares no encoder.
+        check_on_policy("BC", self.inputs, "augmentations")
         if self.levels and self.deterministic:
             raise ValueError(
                 f"`BC` with `levels={self.levels}` has a categorical policy. Leave out "
                 "`deterministic`."
             )
 
-    def begin(self, key: PRNGKeyArray, start: Start) -> BCState:
+    def begin(self, key: PRNGKeyArray, make: NetworkMaker) -> BCState:
         key, key_actor = jr.split(key)
-        actor = start.actor(key_actor, self.levels)
+        actor = make.actor(key_actor, None, self.levels)
         learner = Learner.create(actor, self.optimizer())
-        return BCState(learner, start.statistics(), start.bounds, key)
+        return BCState(learner, make.statistics(), make.bounds, key)
 
     def policy(self, state: BCState) -> Callable[[Any], Any]:
         actor = state.actor.model
@@ -70,17 +72,14 @@ class BC(AbstractLevelAgent):
             return lambda obs: select_action(actor(obs), None)
         return actor
 
-    def update(
-        self, state: BCState, batch: Transition
-    ) -> tuple[BCState, dict[str, Float[Array, "..."]]]:
-        """Learn from a batched `Transition` with actions between -1 and 1.
+    def learn(
+        self, state: BCState, batch: Transition, keys: Key[Array, "2"]
+    ) -> tuple[BCState, dict[str, Array]]:
+        """Take one gradient step.
 
         **Returns:** the new state; the loss, the mean square `action_distance`, and
         `accuracy` with levels, `entropy` of a density.
         """
-        self = cast_floats(self, batch.reward.dtype)
-        key, key_look = jr.split(state.key)
-        batch = self.seen(state, batch, key_look)
 
         def loss(actor):
             if self.deterministic:
@@ -96,7 +95,7 @@ class BC(AbstractLevelAgent):
         if self.levels:
             same = _same(state.actor.model, batch)
             metrics |= {"accuracy": jnp.mean(same.astype(batch.reward.dtype))}
-        return dataclasses.replace(state, actor=actor, key=key), metrics
+        return dataclasses.replace(state, actor=actor), metrics
 
 
 def _same(actor: Callable[[Any], Any], batch: Transition) -> Array:

@@ -1,4 +1,8 @@
-"""Fine-tuning online: a soft actor-critic that starts from a trained CQL agent."""
+"""Conservative Q-learning, and fine-tuning of its policy by `SAC`.
+
+`CQL` takes gradient steps of critics, dual variable, policy and temperature, in this order;
+`fine_tuned` is the initial state of a `SAC` that continues from a trained `CQL`.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,20 +14,20 @@ import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from eqsim import AbstractEnv
 from eqsim.wrappers import Statistics
 
-from ..blocks.hyperparameters import as_scalar, cast_floats, check_positive, static
-from ..blocks.networks import Learner, target_update
+from ..blocks.collecting import Transition
+from ..blocks.hyperparameters import as_scalar, check_positive, static
+from ..blocks.networks import FeaturesNetwork, Learner, target_update
 from ..blocks.policies import sample_actions
-from ..blocks.replay import td_loss, td_target, Transition
+from ..blocks.replay import OffPolicyState, td_loss
 from ..data.checks import check_fits
 from ..data.dataset import Dataset
-from ..vision.encoding import EncodedNetwork, eyes, Through
-from .offline_agent import AbstractOfflineAgent, action_distance, Start
-from .sac import SAC, SACState, soft_actor_loss, soft_value, temperature_loss
+from .offline_agent import AbstractOfflineCritic, action_distance, NetworkMaker
+from .sac import SAC, soft_actor_loss, soft_value, temperature_loss
 
 
 # Recorded actions at the bounds have no finite number before tanh.
@@ -37,7 +41,7 @@ class CQLState(eqx.Module):
 
     actor: Learner
     critic: Learner
-    target: EncodedNetwork
+    target: Any
     temperature: Learner
     multiplier: Learner
     statistics: dict[str, Statistics] | None
@@ -46,7 +50,7 @@ class CQLState(eqx.Module):
     key: PRNGKeyArray
 
 
-class CQL(AbstractOfflineAgent):
+class CQL(AbstractOfflineCritic):
     r"""Conservative Q-learning: a soft actor-critic whose critics estimate lower values
     for actions outside the dataset.
 
@@ -67,11 +71,8 @@ class CQL(AbstractOfflineAgent):
     threshold of the code is smaller by $w \log (3 n)$ here, with $n$ actions per density.
     `warmup_steps` is 0 by default, 40,000 there.
 
-    **Arguments:** those of `AbstractOfflineAgent`, and
+    **Arguments:** those of `AbstractOfflineCritic`, and
 
-    - `discount`: discount $\gamma$.
-    - `target_rate`: target update rate.
-    - `reward_scale`: factor that multiplies rewards.
     - `num_actions`: number of draws per density.
     - `backup_entropy`: true if $-\alpha \log \pi(a'|o')$ is part of $y$.
     - `conservative_weight`: weight $w$ of the conservative term.
@@ -89,9 +90,6 @@ class CQL(AbstractOfflineAgent):
 
     num_actions: int = static(10)
     backup_entropy: bool = static(False)
-    discount: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.99)
-    target_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.005)
-    reward_scale: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
     conservative_weight: Float[Array, ""] = eqx.field(converter=as_scalar, default=5.0)
     threshold: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.0)
     warmup_steps: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.0)
@@ -104,47 +102,47 @@ class CQL(AbstractOfflineAgent):
     def __check_init__(self):
         check_positive(self, "num_actions")
 
-    def begin(self, key: PRNGKeyArray, start: Start) -> CQLState:
+    def begin(self, key: PRNGKeyArray, make: NetworkMaker) -> CQLState:
         key, key_actor, key_critic = jr.split(key, 3)
-        critic, adam = start.critic(key_critic), self.optimizer()
-        actor = start.squashed(key_actor, critic.senses)
-        log = lambda x: Learner.create(jnp.log(x), adam)
+        critic, adam = make.critic(key_critic), self.optimizer()
+        actor, slow_adam = make.squashed(key_actor, critic), self.policy_optimizer()
         return CQLState(
-            Learner.create(actor, adam),
+            Learner.create(actor, slow_adam),
             Learner.create(critic, adam),
             critic,
-            log(self.initial_temperature),
-            log(jnp.ones_like(self.conservative_weight)),
-            start.statistics(),
-            start.bounds,
+            Learner.create(jnp.log(self.initial_temperature), slow_adam),
+            Learner.create(jnp.zeros_like(self.conservative_weight), adam),
+            make.statistics(),
+            make.bounds,
             jnp.zeros((), jnp.int32),
             key,
         )
 
-    def policy(self, state: CQLState) -> Callable[[Any], Any]:
-        return Through(eyes(self, state.critic.model), state.actor.model)
+    def policy_optimizer(self) -> optax.GradientTransformation:
+        """Return Adam with `policy_learning_rate`."""
+        return optax.adam(self.policy_learning_rate)
 
-    def update(
-        self, state: CQLState, batch: Transition
-    ) -> tuple[CQLState, dict[str, Float[Array, "..."]]]:
-        """Learn from a batched `Transition` with actions between -1 and 1.
+    def policy(self, state: CQLState) -> Callable[[Any], Any]:
+        return self.inputs.policy(state.actor.model, state.critic.model)
+
+    def learn(
+        self, state: CQLState, batch: Transition, keys: Key[Array, "2"]
+    ) -> tuple[CQLState, dict[str, Array]]:
+        """Take one gradient step.
 
         **Returns:** the new state; losses, the mean value `q`, mean and standard deviation
         of its `target`, the mean `gap` between the
         logarithm of the integral and recorded values, `entropy`, `temperature`, the
         `conservative_weight` $\\alpha' w$ that was used, and the mean square `action_distance`.
         """
-        self = cast_floats(self, batch.reward.dtype)
-        key, key_look, key_critic, key_actor = jr.split(state.key, 4)
-        batch = self.seen(state, batch, key_look)
-        critic, of_critic = self._criticize(state, batch, key_critic)
+        critic, of_critic = self._criticize(state, batch, keys[0])
         multiplier = self._weigh(state, of_critic["gap"])
-        actor, of_actor = self._improve(state, critic, batch, key_actor)
+        actor, of_actor = self._improve(state, critic, batch, keys[1])
         entropy = of_actor["entropy"]
         aim = self.target_entropy * batch.action.shape[1]
         temperature, _ = state.temperature.apply_loss_fn(
             lambda log_alpha: temperature_loss(log_alpha, entropy, aim),
-            optax.adam(self.policy_learning_rate),
+            self.policy_optimizer(),
         )
         new = dataclasses.replace(
             state,
@@ -154,7 +152,6 @@ class CQL(AbstractOfflineAgent):
             temperature=temperature,
             multiplier=multiplier,
             updates=jnp.minimum(state.updates + 1, 2**30),
-            key=key,
         )
         return new, {**of_critic, **of_actor}
 
@@ -166,12 +163,7 @@ class CQL(AbstractOfflineAgent):
         next_value = soft_value(
             policy, state.target, batch.next_obs, entropy_weight, key_next
         )
-        target = td_target(
-            self.reward_scale * batch.reward,
-            next_value,
-            batch.terminated,
-            self.discount,
-        )
+        target = self.target(batch, next_value)
         others, densities = _others(policy, batch, key_other, self.num_actions)
         fixed = self.threshold <= 0.0
         multiplier = jnp.where(fixed, 1.0, jnp.exp(state.multiplier.model))
@@ -211,21 +203,20 @@ class CQL(AbstractOfflineAgent):
     def _improve(self, state, critic, batch, key):
         """Take a gradient step of the policy."""
         alpha = jnp.exp(state.temperature.model)
-        features = jax.vmap(eyes(self, critic.model))(batch.obs)
+        features = self.inputs.actor_inputs(critic.model, batch.obs)
         raw = jnp.arctanh(jnp.clip(batch.action, -_INSIDE, _INSIDE))
         early = state.updates.astype(raw.dtype) < self.warmup_steps
 
         def loss(actor):
             soft, found = soft_actor_loss(
-                actor, critic.model, batch.obs, alpha, key, features
+                actor, critic.model, batch.obs, features, alpha, key
             )
             log_prob = jax.vmap(lambda obs, u: actor(obs).log_prob(u))(features, raw)
             cloning = -alpha * found["entropy"] - jnp.mean(log_prob)
             return jnp.where(early, cloning, soft), found
 
         distance = action_distance(state.actor.model, features, batch.action)
-        slow_adam = optax.adam(self.policy_learning_rate)
-        actor, found = state.actor.apply_loss_fn(loss, slow_adam)
+        actor, found = state.actor.apply_loss_fn(loss, self.policy_optimizer())
         return actor, {
             "actor_loss": found["loss"],
             "entropy": found["entropy"],
@@ -254,7 +245,7 @@ def fine_tuned(
     key: PRNGKeyArray,
     learned: CQLState,
     data: Dataset | None = None,
-) -> SACState:
+) -> OffPolicyState:
     """Return the initial state of a soft actor-critic that continues from conservative
     Q-learning, in place of `agent.init(key, env)`. Policy, critics, targets and temperature
     are those of the `CQL`; the states of optimizers are new.
@@ -278,40 +269,37 @@ def fine_tuned(
     if data is not None:
         check_fits(data, env)
     state, adam = agent.init(key, env), agent.optimizer()
-    actor, critic, target = map(
-        _head, (learned.actor.model, learned.critic.model, learned.target)
-    )
-    pairs = (
-        ("actor", state.actor.model, actor),
-        ("critic", state.critic.model, critic),
-    )
-    for name, ours, theirs in pairs:
-        _check_alike(name, ours, theirs)
-    state = dataclasses.replace(
-        state,
+    learner, actor, critic = state.learner, learned.actor.model, learned.critic.model
+    _check_vectors(critic)
+    _check_alike("actor", learner.actor.model, actor)
+    _check_alike("critic", learner.critic.model, critic)
+    temperature = learned.temperature.model
+    learner = dataclasses.replace(
+        learner,
         actor=Learner.create(actor, adam),
         critic=Learner.create(critic, adam),
-        target=target,
-        temperature=Learner.create(learned.temperature.model, adam),
+        target=learned.target,
+        temperature=Learner.create(temperature, agent.temperature_optimizer()),
     )
     known = learned.statistics is not None
-    if known != (state.statistics is not None):
+    if known != (learner.statistics is not None):
         raise ValueError(
             f"`SAC.normalize_observations` is {not known}, but what was learned was "
             f"{'' if known else 'not '}given normalized observations: set it to {known}."
         )
-    if learned.statistics is not None:  # Of vectors, see `_head`.
-        state = dataclasses.replace(state, statistics=learned.statistics["obs"])
+    if learned.statistics is not None:
+        learner = dataclasses.replace(learner, statistics=learned.statistics["obs"])
+    state = OffPolicyState(learner, state.memory)
     return state if data is None else _remembering(state, data)
 
 
-def _head(network: EncodedNetwork) -> Any:
-    if network.senses.networks:
+def _check_vectors(network: Any) -> None:
+    if isinstance(network, FeaturesNetwork):
         raise ValueError(
-            f"The pretrained network observes {sorted(network.senses.networks)}, but "
-            "`SAC` takes vectors."
+            "The pretrained networks observe "
+            f"{[name for name, _ in network.features.shapes]}, but only those of a single "
+            "vector can be fine-tuned."
         )
-    return network.network
 
 
 def _check_alike(name: str, ours: Any, theirs: Any) -> None:
@@ -326,12 +314,10 @@ def _check_alike(name: str, ours: Any, theirs: Any) -> None:
         )
 
 
-def _remembering(state: SACState, data: Dataset) -> SACState:
+def _remembering(state: OffPolicyState, data: Dataset) -> OffPolicyState:
     """Return the state with the first steps of a recording in its memory, in whole
     blocks."""
     memory = state.memory
-    if memory is None:
-        raise ValueError("The state has no replay buffer. Create it with `SAC.init`.")
     replay = memory.replay
     blocks = min(len(data), replay.capacity) // replay.block
     rows = data.rows(jnp.arange(blocks * replay.block))

@@ -254,6 +254,19 @@ class DADS(AbstractSkillAgent):
         predicted = dynamics(learner.space.descriptor(obs), skill, self.std_range)
         return predicted.log_prob(learner.space.change(obs, next_obs))
 
+    @same_precision
+    def predicted_change(
+        self,
+        learner: SkillLearner,
+        descriptor: Float[Array, " n"],
+        skill: Float[Array, " k"],
+    ) -> Float[Array, " n"]:
+        """Return the mean change of a normalized descriptor in one step, in the units of
+        the descriptor."""
+        dynamics: SkillDynamics = learner.model.model
+        predicted = dynamics(descriptor, skill, self.std_range)
+        return learner.space.denormalized(predicted.expectation())
+
     def _update_dynamics(
         self, learner: SkillLearner, dynamics: Learner, batch: SkillRow
     ) -> tuple[Learner, Float[Array, ""]]:

@@ -1,22 +1,28 @@
-""""""
+"""Conservative Q-learning with finitely many actions."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from eqsim.wrappers import Statistics
 
-from ..blocks.hyperparameters import as_scalar, cast_floats, check_positive, static
-from ..blocks.networks import Learner, target_update
-from ..blocks.replay import lowest_value, td_target, Transition
-from ..vision.encoding import EncodedNetwork
-from .offline_agent import AbstractLevelAgent, action_distance, Choice, Start
+from ..blocks.collecting import Transition
+from ..blocks.hyperparameters import as_scalar, check_positive, static
+from ..blocks.networks import check_on_policy, Learner, target_update
+from ..blocks.replay import lowest_value
+from .offline_agent import (
+    AbstractLevelAgent,
+    AbstractOfflineCritic,
+    action_distance,
+    Choice,
+    Levels,
+    NetworkMaker,
+)
 
 
 class DiscreteCQLState(eqx.Module):
@@ -24,7 +30,7 @@ class DiscreteCQLState(eqx.Module):
     of observations, and action range `bounds`."""
 
     critic: Learner
-    target: EncodedNetwork
+    target: Any
     statistics: dict[str, Statistics] | None
     bounds: Float[Array, "nu 2"]
     key: PRNGKeyArray
@@ -33,16 +39,16 @@ class DiscreteCQLState(eqx.Module):
 class GreedyPolicy(eqx.Module):
     """Policy that is greedy in the minimum of the critics, or a softmax of it."""
 
-    critic: EncodedNetwork
+    critic: Any
+    levels: Levels
     temperature: Float[Array, ""]
 
     def __call__(self, obs: Any) -> Choice:
-        head = self.critic.network
-        q = jnp.min(head.all(self.critic.senses(obs)), axis=0)
-        return Choice(q / self.temperature, head.levels)
+        q = jnp.min(self.critic(obs), axis=0)
+        return Choice(q / self.temperature, self.levels)
 
 
-class DiscreteCQL(AbstractLevelAgent):
+class DiscreteCQL(AbstractLevelAgent, AbstractOfflineCritic):
     r"""Conservative Q-learning with finitely many actions.
 
     $$L_Q = \sum_k \mathrm{mean}\left[(Q_k(o, a) - y)^2 + \alpha' \left(T \log \sum_{\hat a}
@@ -53,12 +59,9 @@ class DiscreteCQL(AbstractLevelAgent):
     $\gamma_t$ is zero where the task ended. The policy takes the best action, and with a key
     draws one by $\mathrm{softmax}(\min_k Q_k / T)$.
 
-    **Arguments:** those of `AbstractLevelAgent`, and
+    **Arguments:** those of `AbstractLevelAgent` and `AbstractOfflineCritic`, and
 
     - `num_critics`: number of critics.
-    - `discount`: discount $\gamma$.
-    - `target_rate`: target update rate.
-    - `reward_scale`: factor that multiplies rewards.
     - `conservative_weight`: weight $\alpha'$ of the conservative term.
     - `temperature`: temperature $T$ of the conservative term.
 
@@ -70,58 +73,44 @@ class DiscreteCQL(AbstractLevelAgent):
 
     levels: int = static(3)
     num_critics: int = static(2)
-    discount: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.99)
-    target_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.005)
-    reward_scale: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
     conservative_weight: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
     temperature: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
 
     def __check_init__(self):
         check_positive(self, "num_critics")
-        if self.shared_encoder:
-            raise ValueError(
-                "`DiscreteCQL` has no networks besides its critics, so no encoder can "
-                "be shared. Leave out `shared_encoder`."
-            )
+        # There are no networks besides the critics with which to share an encoder.
+        check_on_policy("DiscreteCQL", self.inputs, "augmentations")
         if self.levels < 2:
             raise ValueError(
                 f"`DiscreteCQL.levels` must be at least 2, got {self.levels}. For "
                 "continuous actions, use `CQL`."
             )
 
-    def begin(self, key: PRNGKeyArray, start: Start) -> DiscreteCQLState:
+    def begin(self, key: PRNGKeyArray, make: NetworkMaker) -> DiscreteCQLState:
         key, key_critic = jr.split(key)
-        critic = start.critic(key_critic, self.num_critics, self.levels)
+        critic = make.critic(key_critic, self.num_critics, self.levels)
         learner = Learner.create(critic, self.optimizer())
-        return DiscreteCQLState(learner, critic, start.statistics(), start.bounds, key)
+        return DiscreteCQLState(learner, critic, make.statistics(), make.bounds, key)
 
-    def policy(self, state: DiscreteCQLState) -> Callable[[Any], Any]:
-        temperature = self.temperature.astype(state.bounds.dtype)
-        return GreedyPolicy(state.critic.model, temperature)
+    def policy(self, state: DiscreteCQLState) -> GreedyPolicy:
+        levels = Levels(self.levels, state.bounds.shape[0])
+        return GreedyPolicy(state.critic.model, levels, self.temperature)
 
-    def update(
-        self, state: DiscreteCQLState, batch: Transition
-    ) -> tuple[DiscreteCQLState, dict[str, Float[Array, "..."]]]:
-        """Learn from a batched `Transition` with actions between -1 and 1.
+    def learn(
+        self, state: DiscreteCQLState, batch: Transition, keys: Key[Array, "2"]
+    ) -> tuple[DiscreteCQLState, dict[str, Array]]:
+        """Take one gradient step.
 
         **Returns:** the new state; losses, the mean value `q`, the mean `gap` between the
         logarithm of the sum and recorded values, and the mean square `action_distance`.
         """
-        self = cast_floats(self, batch.reward.dtype)
-        key, key_look = jr.split(state.key)
-        batch = self.seen(state, batch, key_look)
-        best = jax.vmap(lambda obs: self.policy(state)(obs).mode())(batch.next_obs)
-        target = td_target(
-            self.reward_scale * batch.reward,
-            lowest_value(state.target, batch.next_obs, best),
-            batch.terminated,
-            self.discount,
-        )
-        index = state.critic.model.network.levels.index(batch.action)
+        policy = self.policy(state)
+        best = jax.vmap(lambda obs: policy(obs).mode())(batch.next_obs)
+        target = self.target(batch, lowest_value(state.target, batch.next_obs, best))
+        index = policy.levels.index(batch.action)
 
         def loss(critic):
-            every = jax.vmap(lambda obs: critic.network.all(critic.senses(obs)))
-            q = every(batch.obs)
+            q = jax.vmap(critic)(batch.obs)
             recorded = jnp.take_along_axis(q, index[:, None, None], axis=2)[:, :, 0]
             soft = self.temperature * jax.nn.logsumexp(q / self.temperature, axis=2)
             gap, off = soft - recorded, (recorded - target[:, None]) ** 2
@@ -130,10 +119,10 @@ class DiscreteCQL(AbstractLevelAgent):
             report |= {"td_loss": jnp.sum(jnp.mean(off, axis=0))}
             return jnp.sum(each), report
 
-        distance = action_distance(self.policy(state), batch.obs, batch.action)
+        distance = action_distance(policy, batch.obs, batch.action)
         critic, found = state.critic.apply_loss_fn(loss, self.optimizer())
         slow = target_update(critic.model, state.target, self.target_rate)
-        new = dataclasses.replace(state, critic=critic, target=slow, key=key)
+        new = dataclasses.replace(state, critic=critic, target=slow)
         names = "td_loss", "q", "gap"
         return new, {
             "critic_loss": found["loss"],

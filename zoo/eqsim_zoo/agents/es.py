@@ -1,4 +1,4 @@
-""""""
+"""Evolution strategies: ascent along the mean return under noise on the parameters."""
 
 from typing import Any
 
@@ -16,15 +16,15 @@ from eqsim.wrappers import Statistics
 from ..blocks.collecting import add_steps, check_env
 from ..blocks.hyperparameters import (
     as_scalar,
-    cast_floats,
     check_positive,
     check_ranges,
+    same_precision,
     static,
 )
 from ..blocks.networks import Learner, MLP
 from ..blocks.observations import acts_on_batches, init_statistics, normalize
 from ..blocks.parallel import check_divisible
-from ..blocks.policies import check_action_bounds, DeterministicPolicy, scale
+from ..blocks.policies import check_action_bounds, DeterministicPolicy, scale_action
 from ..blocks.populations import evaluate_pairs, Perturbations
 
 
@@ -80,6 +80,7 @@ class ES(AbstractOnlineAgent):
         check_positive(self, "num_pairs", "episode_length", "hidden")
         check_ranges(self, "noise")
 
+    @same_precision
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> ESState:
         check_env(self, env)
         check_action_bounds(self, env)
@@ -88,7 +89,7 @@ class ES(AbstractOnlineAgent):
         obs = env.reset(key_reset)[1].obs
         sizes = (obs.shape[0], *self.hidden, env.sys.nu)
         network = MLP.create(key_policy, sizes, jnp.tanh, dtype=obs.dtype)
-        optimizer = cast_floats(self, obs.dtype)._optimizer()
+        optimizer = self._optimizer()
         return ESState(
             Learner.create(DeterministicPolicy(network), optimizer),
             init_statistics(obs) if self.normalize_observations else None,
@@ -106,13 +107,13 @@ class ES(AbstractOnlineAgent):
             flat, build = _flat(policy)
             noise = self.noise.astype(flat.dtype)
             policy = build(flat + noise * jr.normal(key, flat.shape, flat.dtype))
-        return scale(state.bounds, policy(normalize(state.statistics, obs)))
+        return scale_action(state.bounds, policy(normalize(state.statistics, obs)))
 
+    @same_precision
     def iterate(
         self, state: ESState, env: AbstractEnv
     ) -> tuple[ESState, dict[str, Float[Array, "..."]]]:
         flat, build = _flat(state.learner.model)
-        self = cast_floats(self, flat.dtype)
         key, key_noise, key_try = jr.split(state.key, 3)
         noise = jr.normal(key_noise, (self.num_pairs, flat.shape[0]), flat.dtype)
         pair = lambda e: jnp.stack([flat + self.noise * e, flat - self.noise * e])
@@ -127,6 +128,7 @@ class ES(AbstractOnlineAgent):
         state, metrics = self.update(state, Perturbations(noise, returns))
         return state, report | metrics
 
+    @same_precision
     def update(
         self, state: ESState, batch: Perturbations
     ) -> tuple[ESState, dict[str, Float[Array, "..."]]]:
@@ -135,7 +137,6 @@ class ES(AbstractOnlineAgent):
         **Returns:** the new state; `best`, the largest return, and `grad_norm`.
         """
         flat, build = _flat(state.learner.model)
-        self = cast_floats(self, flat.dtype)
         ranks = centered_ranks(batch.returns)
         slope = (ranks[:, 0] - ranks[:, 1]) @ batch.noise
         slope = slope / (2.0 * batch.noise.shape[0] * self.noise)

@@ -7,11 +7,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractAgent, AbstractEnv
 
-from ..blocks.replay import Transition
+from ..blocks.collecting import Transition
 from ..data.goals import DESIRED, goal_of, Hindsight, OBSERVATION, observation_of
 from .bc import BC
 from .iql import IQL
-from .offline_agent import AbstractOfflineAgent, check_memoryless, shown
+from .offline_agent import AbstractOfflineAgent, check_memoryless, shapes_of
 
 
 class AbstractGoalAgent(AbstractAgent):
@@ -30,7 +30,7 @@ class AbstractGoalAgent(AbstractAgent):
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> Any:
         """Create the initial state. If the environment has no goals, observations are
         used as goals."""
-        return self.create(key, *shown(self, env))
+        return self.create(key, *shapes_of(self, env))
 
     def create(self, key: PRNGKeyArray, obs: Any, bounds: Float[Array, "nu 2"]) -> Any:
         """Create the initial state for observations of a dataset."""

@@ -1,4 +1,4 @@
-""""""
+"""Implicit Q-learning: expectiles instead of maxima over actions."""
 
 import dataclasses
 from collections.abc import Callable
@@ -9,15 +9,20 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from eqsim.wrappers import Statistics
 
-from ..blocks.hyperparameters import as_scalar, cast_floats, cosine_schedule
+from ..blocks.collecting import Transition
+from ..blocks.hyperparameters import as_scalar, cosine_schedule
 from ..blocks.networks import Learner, target_update
-from ..blocks.replay import lowest_value, td_loss, td_target, Transition
-from ..vision.encoding import EncodedNetwork, Eyes, eyes, Through
-from .offline_agent import AbstractLevelAgent, action_distance, Start
+from ..blocks.replay import lowest_value, td_loss
+from .offline_agent import (
+    AbstractLevelAgent,
+    AbstractOfflineCritic,
+    action_distance,
+    NetworkMaker,
+)
 
 
 class IQLState(eqx.Module):
@@ -27,14 +32,14 @@ class IQLState(eqx.Module):
     actor: Learner
     critic: Learner
     value: Learner
-    target: EncodedNetwork
+    target: Any
     statistics: dict[str, Statistics] | None
     bounds: Float[Array, "nu 2"]
     updates: Int[Array, ""]
     key: PRNGKeyArray
 
 
-class IQL(AbstractLevelAgent):
+class IQL(AbstractLevelAgent, AbstractOfflineCritic):
     r"""Implicit Q-learning: values of the best actions in the dataset, by expectile
     regression; values of other actions are never queried.
 
@@ -52,12 +57,9 @@ class IQL(AbstractLevelAgent):
     `anneal_steps` says how long that is (0: never). Rewards are scaled by
     `with_scaled_rewards`, if at all, before.
 
-    **Arguments:** those of `AbstractLevelAgent` (with `levels`, critics give the values of
-    all actions), and
+    **Arguments:** those of `AbstractOfflineCritic` and `AbstractLevelAgent` (with `levels`,
+    critics give the values of all actions), and
 
-    - `discount`: discount $\gamma$.
-    - `target_rate`: $\tau'$ in $\bar\theta \leftarrow (1 - \tau')\bar\theta + \tau'\theta$.
-    - `reward_scale`: factor that multiplies rewards.
     - `expectile`: expectile $\tau$ of the value.
     - `temperature`: inverse temperature $\beta$ of the weights.
     - `weight_limit`: largest weight $c$ of a row.
@@ -69,50 +71,40 @@ class IQL(AbstractLevelAgent):
         2022, equations 5 to 7, algorithm 1, appendix B.
     """
 
-    discount: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.99)
-    target_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.005)
-    reward_scale: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
     expectile: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.7)
     temperature: Float[Array, ""] = eqx.field(converter=as_scalar, default=3.0)
     weight_limit: Float[Array, ""] = eqx.field(converter=as_scalar, default=100.0)
     anneal_steps: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.0)
 
-    def begin(self, key: PRNGKeyArray, start: Start) -> IQLState:
+    def begin(self, key: PRNGKeyArray, make: NetworkMaker) -> IQLState:
         key, key_actor, key_critic, key_value = jr.split(key, 4)
-        critic, adam = start.critic(key_critic, levels=self.levels), self.optimizer()
-        actor = start.actor(key_actor, self.levels, critic.senses)
-        value = start.value(key_value, critic.senses)
+        critic, adam = make.critic(key_critic, levels=self.levels), self.optimizer()
+        actor = make.actor(key_actor, critic, self.levels)
+        value = make.value(key_value, critic)
         return IQLState(
             Learner.create(actor, adam),
             Learner.create(critic, adam),
             Learner.create(value, adam),
             critic,
-            start.statistics(),
-            start.bounds,
+            make.statistics(),
+            make.bounds,
             jnp.zeros((), jnp.int32),
             key,
         )
 
     def policy(self, state: IQLState) -> Callable[[Any], Any]:
-        return Through(self.eyes(state), state.actor.model)
+        return self.inputs.policy(state.actor.model, state.critic.model)
 
-    def eyes(self, state: IQLState) -> Eyes:
-        """Return the encoder of actor and value."""
-        return eyes(self, state.critic.model)
-
-    def update(
-        self, state: IQLState, batch: Transition
-    ) -> tuple[IQLState, dict[str, Float[Array, "..."]]]:
-        """Learn from a batched `Transition` with actions between -1 and 1.
+    def learn(
+        self, state: IQLState, batch: Transition, keys: Key[Array, "2"]
+    ) -> tuple[IQLState, dict[str, Array]]:
+        """Take one gradient step.
 
         **Returns:** the new state; losses, the mean values `q` and `v`, the mean
         `advantage`, the share `limited` of weights at their limit, and the mean square
         `action_distance`.
         """
-        self = cast_floats(self, batch.reward.dtype)
-        key, key_look = jr.split(state.key)
-        batch = self.seen(state, batch, key_look)
-        look = jax.vmap(self.eyes(state))
+        look = lambda obs: self.inputs.actor_inputs(state.critic.model, obs)
         obs, next_obs, adam = look(batch.obs), look(batch.next_obs), self.optimizer()
         q = lowest_value(state.target, batch.obs, batch.action)
 
@@ -124,12 +116,7 @@ class IQL(AbstractLevelAgent):
         advantage = q - jax.vmap(value.model)(obs)
         actor, of_actor = self._imitate(state, obs, batch.action, advantage)
 
-        target = td_target(
-            self.reward_scale * batch.reward,
-            jax.vmap(value.model)(next_obs),
-            batch.terminated,
-            self.discount,
-        )
+        target = self.target(batch, jax.vmap(value.model)(next_obs))
         critic, of_critic = state.critic.apply_loss_fn(
             lambda critic: td_loss(critic, batch.obs, batch.action, target), adam
         )
@@ -142,7 +129,6 @@ class IQL(AbstractLevelAgent):
             target=slow,
             # Saturates beyond any schedule.
             updates=jnp.minimum(state.updates + 1, 2**30),
-            key=key,
         )
         return new, {
             "critic_loss": of_critic["loss"],

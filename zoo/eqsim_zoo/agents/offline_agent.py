@@ -1,6 +1,12 @@
-"""Actions out of a finite number: each actuator has some levels, evenly from -1 to 1."""
+"""What offline agents share: actions on levels, networks, and base classes.
+
+`AbstractOfflineAgent` creates networks with a `NetworkMaker` and normalizes batches; an agent
+creates its state (`begin`) and takes one gradient step on a batch (`learn`). Actions are
+continuous, or one of the `Levels` of each actuator.
+"""
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -10,21 +16,23 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from eqsim import AbstractAgent, AbstractEnv, AbstractRecurrentAgent
 from eqsim.bridges import check_count
 from eqsim.wrappers import Statistics
 
+from ..blocks.collecting import Transition
 from ..blocks.hyperparameters import (
     as_scalar,
     cast_floats,
     check_num_levels,
     check_positive,
     check_ranges,
+    same_precision,
     static,
 )
-from ..blocks.networks import Critic, Ensemble, MLP
+from ..blocks.networks import AbstractInputs, Critic, Ensemble, MLP, Vectors
 from ..blocks.observations import (
     acts_on_batches,
     init_observation_statistics,
@@ -36,23 +44,14 @@ from ..blocks.policies import (
     check_action_bounds,
     DeterministicPolicy,
     Normal,
-    scale,
+    scale_action,
     StochasticPolicy,
     TanhNormal,
 )
-from ..blocks.replay import Transition
-from ..vision.encoding import (
-    AbstractAugmentation,
-    AbstractEncoder,
-    augment,
-    check_augmentations,
-    check_encoder,
-    check_image_settings,
-    encoded_size,
-    EncodedNetwork,
-    Encoders,
-)
+from ..blocks.replay import td_target
 
+
+# Actions on levels.
 
 _MOST = 4096
 
@@ -122,6 +121,9 @@ def check_levels(
         )
 
 
+# Policies and values.
+
+
 class GaussianPolicy(eqx.Module):
     r"""Normal policy whose mean is $\tanh$ of a network and whose standard deviations do
     not depend on the observation. Its density is finite at the bounds of actions too, where
@@ -189,14 +191,12 @@ class ChoiceCritic(eqx.Module):
     networks: Ensemble
     levels: Levels
 
-    def all(self, features: Float[Array, " n"]) -> Float[Array, "number count"]:
-        """Return the values of all actions."""
-        return self.networks(features)
-
     def __call__(
-        self, features: Float[Array, " n"], action: Float[Array, " nu"]
-    ) -> Float[Array, " number"]:
-        return self.all(features)[:, self.levels.index(action)]
+        self, features: Float[Array, " n"], action: Float[Array, " nu"] | None = None
+    ) -> Float[Array, "number *count"]:
+        """Return the values of an action, or of all actions."""
+        values = self.networks(features)
+        return values if action is None else values[:, self.levels.index(action)]
 
 
 class StateValue(eqx.Module):
@@ -224,8 +224,18 @@ def select_action(
     return found
 
 
-class Start:
-    """Inputs and outputs for which networks are created.
+def action_distance(policy: Callable[[Any], Any], obs: Any, action: Array) -> Array:
+    """Compute the mean squared difference between actions of the dataset and
+    deterministic actions of a policy, summed over actuators."""
+    best = jax.vmap(lambda obs: select_action(policy(obs), None))(obs)
+    return jnp.mean(jnp.sum((best - action) ** 2, axis=1))
+
+
+# Base classes.
+
+
+class NetworkMaker:
+    """Creates the networks of an agent.
 
     **Arguments:**
 
@@ -252,22 +262,21 @@ class Start:
         self,
         key: PRNGKeyArray,
         head: Callable[[PRNGKeyArray, int], Any],
-        shared: Encoders | None = None,
-    ) -> EncodedNetwork:
-        """Create a network with its own encoder, or with a shared one.
+        critic: Any = None,
+    ) -> Any:
+        """Create a network of observations.
 
         **Arguments:**
 
-        - `head`: `(key, features) -> network`.
+        - `head`: `(key, number of inputs) -> network`.
+        - `critic`: network of the critic, whose encoder the network may share; None for
+            the critic itself.
         """
-        key_eyes, key_head = jr.split(key)
-        dtype = self.bounds.dtype
-        if shared is not None and self.agent.shared_encoder:
-            return EncodedNetwork(
-                Encoders({}), head(key_head, encoded_size(shared, self.obs))
-            )
-        senses = Encoders.create(key_eyes, self.obs, self.agent.encoder, dtype)
-        return EncodedNetwork(senses, head(key_head, encoded_size(senses, self.obs)))
+        key = jr.split(key)[1]  # HACK
+        inputs, dtype = self.agent.inputs, self.bounds.dtype
+        if critic is None:
+            return inputs.critic(key, self.obs, head, dtype)
+        return inputs.actor(key, self.obs, head, dtype, critic)
 
     def mlp(
         self,
@@ -287,9 +296,7 @@ class Start:
             dtype=self.bounds.dtype,
         )
 
-    def critic(
-        self, key: PRNGKeyArray, number: int = 2, levels: int = 0
-    ) -> EncodedNetwork:
+    def critic(self, key: PRNGKeyArray, number: int = 2, levels: int = 0) -> Any:
         """Create a network of action values, for continuous actions or for levels."""
         if levels:
             table = Levels(levels, self.nu)
@@ -311,48 +318,33 @@ class Start:
         )
         return self.network(key, head)
 
-    def actor(
-        self, key: PRNGKeyArray, levels: int = 0, shared: Encoders | None = None
-    ) -> EncodedNetwork:
+    def actor(self, key: PRNGKeyArray, critic: Any, levels: int = 0) -> Any:
         """Create a normal policy, or a categorical one over levels."""
         if levels:
             table = Levels(levels, self.nu)
             head = lambda key, n: ChoicePolicy(
                 self.mlp(key, n, table.count, 0.01), table
             )
-            return self.network(key, head, shared)
+            return self.network(key, head, critic)
         zeros = jnp.zeros_like(self.bounds[:, 0])
         head = lambda key, n: GaussianPolicy(self.mlp(key, n, self.nu, 0.01), zeros)
-        return self.network(key, head, shared)
+        return self.network(key, head, critic)
 
-    def deterministic(
-        self, key: PRNGKeyArray, shared: Encoders | None = None
-    ) -> EncodedNetwork:
+    def deterministic(self, key: PRNGKeyArray, critic: Any) -> Any:
         """Create a deterministic policy."""
         head = lambda key, n: DeterministicPolicy(self.mlp(key, n, self.nu, 0.01))
-        return self.network(key, head, shared)
+        return self.network(key, head, critic)
 
-    def squashed(
-        self, key: PRNGKeyArray, shared: Encoders | None = None
-    ) -> EncodedNetwork:
+    def squashed(self, key: PRNGKeyArray, critic: Any) -> Any:
         """Create a policy like that of soft actor-critic, without layer
         normalization."""
         outputs = 2 * self.nu
         head = lambda key, n: StochasticPolicy(self.mlp(key, n, outputs, 0.01, True))
-        return self.network(key, head, shared)
+        return self.network(key, head, critic)
 
-    def value(
-        self, key: PRNGKeyArray, shared: Encoders | None = None
-    ) -> EncodedNetwork:
+    def value(self, key: PRNGKeyArray, critic: Any) -> Any:
         """Create a network of state values."""
-        return self.network(key, lambda key, n: StateValue(self.mlp(key, n, 1)), shared)
-
-
-def action_distance(policy: Callable[[Any], Any], obs: Any, action: Array) -> Array:
-    """Compute the mean squared difference between actions of the dataset and
-    deterministic actions of a policy, summed over actuators."""
-    best = jax.vmap(lambda obs: select_action(policy(obs), None))(obs)
-    return jnp.mean(jnp.sum((best - action) ** 2, axis=1))
+        return self.network(key, lambda key, n: StateValue(self.mlp(key, n, 1)), critic)
 
 
 class AbstractOfflineAgent(AbstractAgent):
@@ -368,36 +360,43 @@ class AbstractOfflineAgent(AbstractAgent):
     - `layer_norm`: true if networks have layer normalization.
     - `normalize_observations`: true if vectors are normalized, by statistics of all the
         recordings.
-    - `encoder`: image encoder. `shared_encoder`: true if actor and value use that of
-        the critic, which learns it alone; else each has its own.
-    - `augmentations`: image augmentations in their order, drawn for each row.
+    - `inputs`: what the networks see: `blocks.Vectors`, or `vision.Images` for images.
     - `learning_rate`: Adam step size.
     """
 
     hidden: tuple[int, ...] = static((256, 256))
     layer_norm: bool = static(False)
     normalize_observations: bool = static(False)
-    shared_encoder: bool = static(False)
-    encoder: AbstractEncoder | None = None
-    augmentations: tuple[AbstractAugmentation, ...] = ()
+    inputs: AbstractInputs = Vectors()
     learning_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=3e-4)
 
     def __check_init__(self):
         check_positive(self, "hidden")
         check_ranges(self)
-        check_encoder(type(self).__name__, self.encoder)
-        check_augmentations(type(self).__name__, self.augmentations)
 
     @abc.abstractmethod
-    def begin(self, key: PRNGKeyArray, start: Start) -> Any:
-        """Create the initial state from networks for these observations and bounds."""
+    def begin(self, key: PRNGKeyArray, make: NetworkMaker) -> Any:
+        """Create the initial state."""
+
+    @abc.abstractmethod
+    def learn(
+        self, state: Any, batch: Transition, keys: Key[Array, "2"]
+    ) -> tuple[Any, dict[str, Array]]:
+        """Take one gradient step, see `update`.
+
+        **Arguments:**
+
+        - `batch`: the batch, with normalized and augmented observations.
+        - `keys`: two random keys.
+        """
 
     @abc.abstractmethod
     def policy(self, state: Any) -> Callable[[Any], Any]:
-        """Return the function from normalized observations to the input of `chosen`."""
+        """Return the function from normalized observations to the input of
+        `select_action`."""
 
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> Any:
-        return self.create(key, *shown(self, env))
+        return self.create(key, *shapes_of(self, env))
 
     def create(self, key: PRNGKeyArray, obs: Any, bounds: Float[Array, "nu 2"]) -> Any:
         """Create the initial state.
@@ -407,43 +406,65 @@ class AbstractOfflineAgent(AbstractAgent):
         - `obs`: an observation, of which shapes and types matter.
         - `bounds`: action range.
 
-        **Raises:** `ValueError` if there are image settings, but no images in the observation.
+        **Raises:** `ValueError` if the networks cannot see the observation.
         """
-        names = "encoder", "shared_encoder", "augmentations"
-        settings = {name: vars(self)[name] for name in names}
-        check_image_settings(type(self).__name__, obs, settings)
+        self.inputs.check(type(self).__name__, obs)
         agent = cast_floats(self, bounds.dtype)
-        return agent.begin(key, Start(agent, obs, bounds))
+        return agent.begin(key, NetworkMaker(agent, obs, bounds))
 
     @acts_on_batches
     def act(
         self, state: Any, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:
         found = self.policy(state)(normalize(state.statistics, obs))
-        return scale(state.bounds, select_action(found, key))
+        return scale_action(state.bounds, select_action(found, key))
 
-    def seen(self, state: Any, batch: Transition, key: PRNGKeyArray) -> Transition:
-        """Return a batch with normalized and augmented observations, as the networks
-        take them."""
+    @same_precision
+    def update(
+        self, state: Any, batch: Transition
+    ) -> tuple[Any, dict[str, Float[Array, "..."]]]:
+        """Take one gradient step on transitions with one axis, with actions between -1 and
+        1.
 
-        def look(obs, key):
-            return augment(self.augmentations, normalize(state.statistics, obs), key)
-
-        keys = jr.split(key, (2, batch.reward.shape[0]))
-        places = lambda batch: (batch.obs, batch.next_obs)
-        new = [jax.vmap(look)(obs, row) for obs, row in zip(places(batch), keys)]
-        return Transition(
-            new[0],
-            batch.action,
-            batch.reward,
-            new[1],
-            batch.terminated,
-            batch.truncated,
-        )
+        **Returns:** the new state, and the metrics of `learn`.
+        """
+        key, key_seen, *keys = jr.split(state.key, 4)
+        seen = [
+            self.inputs.augment(
+                jax.vmap(lambda obs: normalize(state.statistics, obs))(obs), key
+            )
+            for obs, key in zip((batch.obs, batch.next_obs), jr.split(key_seen))
+        ]
+        batch = dataclasses.replace(batch, obs=seen[0], next_obs=seen[1])
+        new, metrics = self.learn(state, batch, jnp.stack(keys))
+        return dataclasses.replace(new, key=key), metrics
 
     def optimizer(self) -> optax.GradientTransformation:
         """Return the optimizer of the networks."""
         return optax.adam(self.learning_rate)
+
+
+class AbstractOfflineCritic(AbstractOfflineAgent):
+    r"""An agent that learns action values.
+
+    **Arguments:** those of `AbstractOfflineAgent`, and
+
+    - `discount`: discount $\gamma$.
+    - `target_rate`: target update rate $\tau$ in
+        $\bar\theta \leftarrow (1 - \tau)\,\bar\theta + \tau\,\theta$.
+    - `reward_scale`: factor that multiplies rewards.
+    """
+
+    discount: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.99)
+    target_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.005)
+    reward_scale: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
+
+    def target(
+        self, batch: Transition, next_value: Float[Array, " rows"]
+    ) -> Float[Array, " rows"]:
+        r"""Compute the one-step targets $y = r + \gamma_t V(o')$ of a batch."""
+        reward = self.reward_scale * batch.reward
+        return td_target(reward, next_value, batch.terminated, self.discount)
 
 
 class AbstractLevelAgent(AbstractOfflineAgent):
@@ -461,7 +482,9 @@ class AbstractLevelAgent(AbstractOfflineAgent):
         check_num_levels(self)
 
 
-def shown(agent: AbstractAgent, env: AbstractEnv) -> tuple[Any, Float[Array, "nu 2"]]:
+def shapes_of(
+    agent: AbstractAgent, env: AbstractEnv
+) -> tuple[Any, Float[Array, "nu 2"]]:
     """Return shapes and types of the observations of an environment, and the bounds of
     its actions.
 

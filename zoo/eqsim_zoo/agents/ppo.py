@@ -1,4 +1,9 @@
-"""Settings that `PPO` and `RecurrentPPO` share."""
+"""Proximal policy optimization.
+
+`AbstractProximalAgent` has the settings that `RecurrentPPO` shares; `PPO` collects steps
+(`iterate`), computes advantages (`evaluate`), and takes gradient steps on minibatches
+(`update`). The losses are functions at the end.
+"""
 
 import dataclasses
 from typing import Any
@@ -10,22 +15,36 @@ import jax.random as jr
 import jax.tree_util as jtu
 import optax
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
 from eqsim.wrappers import ScaleAction
 
-from ..blocks.collecting import add_steps, collect, flatten_time, reset_envs, Running
+from ..blocks.collecting import (
+    add_steps,
+    collect,
+    flatten_time,
+    reset_envs,
+    Running,
+    Transition,
+)
 from ..blocks.hyperparameters import (
     as_scalar,
-    cast_floats,
     check_num_levels,
     check_positive,
     check_ranges,
     linear_schedule,
+    same_precision,
     static,
 )
-from ..blocks.networks import Activation, Learner, mean_metrics
+from ..blocks.networks import (
+    AbstractInputs,
+    Activation,
+    check_on_policy,
+    Learner,
+    mean_metrics,
+    Vectors,
+)
 from ..blocks.observations import (
     acts_on_batches,
     init_statistics,
@@ -38,13 +57,11 @@ from ..blocks.policies import (
     Actor,
     ActorCritic,
     check_action_bounds,
-    scale,
+    scale_action,
     Squash,
-    squash,
+    squash_action,
 )
-from ..blocks.replay import clipped_policy_loss, clipped_value_loss, Transition
 from ..blocks.returns import gae
-from ..vision.encoding import AbstractEncodingAgent
 
 
 class AbstractProximalAgent(AbstractOnlineAgent):
@@ -52,6 +69,7 @@ class AbstractProximalAgent(AbstractOnlineAgent):
 
     **Arguments:**
 
+    - `inputs`: what the networks see: `blocks.Vectors`, or `vision.Images` for images.
     - `num_epochs`: passes over each batch.
     - `num_minibatches`: minibatches per pass.
     - `activation`: nonlinearity of the hidden layers.
@@ -71,6 +89,7 @@ class AbstractProximalAgent(AbstractOnlineAgent):
     - `initial_log_std`: logarithm of the initial standard deviation of actions.
     """
 
+    inputs: AbstractInputs = Vectors()
     num_epochs: int = static(4)
     num_minibatches: int = static(8)
     activation: Activation = static(Activation.SWISH)
@@ -90,8 +109,9 @@ class AbstractProximalAgent(AbstractOnlineAgent):
 
     def __check_init__(self):
         check_ranges(self)
+        check_on_policy(type(self).__name__, self.inputs)
 
-    def _optimizer(self, steps: Float[Array, ""]) -> optax.GradientTransformation:
+    def optimizer(self, steps: Float[Array, ""]) -> optax.GradientTransformation:
         """Return Adam with the learning rate after a number of control steps."""
         rate = linear_schedule(self.learning_rate, steps, self.anneal_steps)
         return optax.adam(rate, eps=self.adam_epsilon)
@@ -111,16 +131,16 @@ class PPOState(eqx.Module):
 
 class PPOBatch(eqx.Module):
     """Batch of `PPO.update`, one row per step: normalized `obs`, `action` before squashing,
-    `log_prob` of the policy that drew it, `advantage` and `target` of the value."""
+    `log_prob` of the policy that drew it, `advantage`, and `value` before the update."""
 
     obs: Any
     action: Float[Array, "rows nu"]
     log_prob: Float[Array, " rows"]
     advantage: Float[Array, " rows"]
-    target: Float[Array, " rows"]
+    value: Float[Array, " rows"]
 
 
-class PPO(AbstractProximalAgent, AbstractEncodingAgent):
+class PPO(AbstractProximalAgent):
     r"""Proximal policy optimization: several gradient steps on each batch, with a
     probability ratio that is clipped.
 
@@ -139,7 +159,7 @@ class PPO(AbstractProximalAgent, AbstractEncodingAgent):
     actions are categorical (Tang, Agrawal, *Discretizing continuous action space for
     on-policy optimization*, 2020).
 
-    **Arguments:** those of `AbstractEncodingAgent` and `AbstractProximalAgent`, and
+    **Arguments:** those of `AbstractProximalAgent`, and
 
     - `num_envs`: number of environments.
     - `unroll_length`: steps of each environment per iteration.
@@ -167,18 +187,25 @@ class PPO(AbstractProximalAgent, AbstractEncodingAgent):
             )
         check_num_levels(self)
 
+    @same_precision
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> PPOState:
         check_action_bounds(self, env, unlimited=not self.levels)
         check_divisible(self, "num_envs")
         key, *keys, key_envs = jr.split(key, 4)
-        running = reset_envs(self, env, key_envs, self.num_envs)
-        obs, dtype = jtu.tree_map(lambda x: x[0], running.obs), running.last.dtype
-        self = cast_floats(self, dtype)
-        hidden, log_std = (self.policy_hidden, self.value_hidden), self.initial_log_std
-        sizes = env.sys.nu, hidden, self.activation
-        networks = ActorCritic.create(self, keys, obs, *sizes, log_std, self.levels)
+        running = reset_envs(self, env, key_envs, self.num_envs, self.inputs)
+        obs = jtu.tree_map(lambda x: x[0], running.obs)
+        networks = ActorCritic.create(
+            self.inputs,
+            keys,
+            obs,
+            env.sys.nu,
+            (self.policy_hidden, self.value_hidden),
+            self.activation,
+            self.initial_log_std,
+            self.levels,
+        )
         return PPOState(
-            Learner.create(networks, self._optimizer(jnp.zeros((), dtype))),
+            Learner.create(networks, self.optimizer(jnp.zeros_like(running.last[0]))),
             init_statistics(obs) if self.normalize_observations else None,
             # A copy, as the state may be donated and the system not.
             jnp.array(env.action_range),
@@ -192,13 +219,13 @@ class PPO(AbstractProximalAgent, AbstractEncodingAgent):
         self, state: PPOState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:
         drawn = Actor(state.learner.model, state.statistics)(obs, key)
-        return (scale if self.levels else squash)(state.bounds, drawn)
+        return (scale_action if self.levels else squash_action)(state.bounds, drawn)
 
+    @same_precision
     def iterate(
         self, state: PPOState, env: AbstractEnv
     ) -> tuple[PPOState, dict[str, Float[Array, "..."]]]:
         """Collect `unroll_length` steps, and learn from them."""
-        self = cast_floats(self, state.running.last.dtype)
         key, key_act, key_learn = jr.split(state.key, 3)
 
         # Collect.
@@ -209,7 +236,7 @@ class PPO(AbstractProximalAgent, AbstractEncodingAgent):
         )
 
         # Advantages, by the old networks and statistics.
-        batch = self._batch(state, steps)
+        batch = self.evaluate(state, steps)
         statistics = update_statistics(state.statistics, flatten_time(steps).obs)
 
         # Learn.
@@ -220,6 +247,33 @@ class PPO(AbstractProximalAgent, AbstractEncodingAgent):
         count = add_steps(report, state.steps)
         return dataclasses.replace(state, key=key, steps=count), report | metrics
 
+    def evaluate(self, state: PPOState, steps: Transition) -> PPOBatch:
+        """Compute the batch of collected steps: log-densities, values and advantages.
+
+        **Arguments:**
+
+        - `steps`: transitions with axes (environment, time).
+        """
+        networks = state.learner.model
+        each = lambda fn: jax.vmap(jax.vmap(fn))
+        seen = each(lambda obs: normalize(state.statistics, obs))
+        value_of = each(lambda obs: networks.value(obs)[0])
+        obs, value = seen(steps.obs), value_of(seen(steps.obs))
+        advantage = jax.vmap(gae, in_axes=(0, 0, 0, 0, 0, None, None))(
+            steps.reward * self.reward_scale,
+            value,
+            value_of(seen(steps.next_obs)),
+            steps.terminated,
+            steps.done,
+            self.discount,
+            self.gae_decay,
+        )
+        density = lambda obs, u: networks.distribution(obs).log_prob(u)
+        log_prob = each(density)(obs, networks.drawn(steps.action))
+        rows = flatten_time((obs, steps.action, log_prob, advantage, value))
+        return PPOBatch(*rows)
+
+    @same_precision
     def update(
         self, state: PPOState, batch: PPOBatch
     ) -> tuple[PPOState, dict[str, Float[Array, "..."]]]:
@@ -231,78 +285,111 @@ class PPO(AbstractProximalAgent, AbstractEncodingAgent):
 
         **Raises:** `ValueError` if there are fewer rows than minibatches.
         """
-        rows, dtype = batch.advantage.shape[0], batch.advantage.dtype
-        self = cast_floats(self, dtype)
-        optimizer = self._optimizer(state.steps.astype(dtype))
-        piece = rows // self.num_minibatches
-        if not piece:
+        rows = batch.advantage.shape[0]
+        if rows < self.num_minibatches:
             raise ValueError(
                 "A batch must have at least one row for each of `PPO.num_minibatches` "
                 f"= {self.num_minibatches} minibatches, got {rows} rows."
             )
+        key, key_epochs = jr.split(state.key)
+        optimizer = self.optimizer(state.steps.astype(batch.advantage.dtype))
         bounded = jnp.all(jnp.isfinite(state.bounds), axis=1)
 
-        def minibatch(learner, x):
-            index, key = x
+        def step(learner, now):
+            index, key = now
             few = shard_batch(jtu.tree_map(lambda x: x[index], batch))
+            keys = jr.split(key, index.shape[0])
+
+            def loss(networks):
+                each = lambda obs, action, key: networks.evaluate(
+                    obs, action, bounded, key
+                )
+                found = jax.vmap(each)(few.obs, few.action, keys)
+                return ppo_loss(self, few, *found)
+
             return learner.apply_loss_fn(
-                lambda networks: self._loss(networks, few, bounded, key),
-                optimizer,
-                max_grad_norm=self.max_grad_norm,
+                loss, optimizer, max_grad_norm=self.max_grad_norm
             )
 
-        def epoch(learner, key):
-            key_order, key = jr.split(key)
-            order = jr.permutation(key_order, rows)[: piece * self.num_minibatches]
-            pieces = order.reshape(self.num_minibatches, piece)
-            keys = jr.split(key, self.num_minibatches)
-            return lax.scan(minibatch, learner, (pieces, keys))
-
-        key, key_epochs = jr.split(state.key)
-        keys = jr.split(key_epochs, self.num_epochs)
-        learner, metrics = lax.scan(epoch, state.learner, keys)
+        sizes = self.num_epochs, self.num_minibatches
+        pieces = minibatches(key_epochs, rows, *sizes)
+        learner, metrics = lax.scan(step, state.learner, pieces)
         new = dataclasses.replace(state, learner=replicate(learner), key=key)
-        return new, mean_metrics(metrics, axes=2)
+        return new, mean_metrics(metrics)
 
-    def _batch(self, state: PPOState, steps: Transition) -> PPOBatch:
-        networks, statistics = state.learner.model, state.statistics
-        each = lambda fn: jax.vmap(jax.vmap(fn))
-        seen = each(lambda obs: normalize(statistics, obs))
-        value_of = each(lambda obs: networks.value(obs)[0])
-        obs, next_obs = seen(steps.obs), seen(steps.next_obs)
-        value, next_value = value_of(obs), value_of(next_obs)
-        advantages = jax.vmap(gae, in_axes=(0, 0, 0, 0, 0, None, None))(
-            steps.reward * self.reward_scale,
-            value,
-            next_value,
-            steps.terminated,
-            steps.done,
-            self.discount,
-            self.gae_decay,
-        )
-        density = lambda obs, u: networks.distribution(obs).log_prob(u)
-        log_prob = each(density)(obs, networks.drawn(steps.action))
-        target = advantages + value
-        batch = obs, steps.action, log_prob, advantages, target
-        return PPOBatch(*flatten_time(batch))
 
-    def _loss(
-        self,
-        networks: ActorCritic,
-        batch: PPOBatch,
-        bounded: Bool[Array, " nu"],
-        key: PRNGKeyArray,
-    ):
-        keys = jr.split(key, batch.advantage.shape[0])
-        each = lambda obs, action, key: networks.evaluate(obs, action, bounded, key)
-        log_prob, entropy, value = jax.vmap(each)(batch.obs, batch.action, keys)
-        advantage = batch.advantage - jnp.mean(batch.advantage)
-        advantage = advantage / (jnp.std(batch.advantage) + 1e-8)
-        policy_loss, kl = clipped_policy_loss(
-            log_prob, batch.log_prob, advantage, self.clip
-        )
-        old_value = batch.target - batch.advantage
-        value_loss = clipped_value_loss(value, old_value, batch.target, self.value_clip)
-        entropy = jnp.mean(entropy)
-        loss = policy_loss + self.value_cost * value_loss - self.entropy_cost * entropy
-        return loss, {"value_loss": value_loss, "entropy": entropy, "kl": kl}
+def minibatches(
+    key: PRNGKeyArray, rows: int, num_epochs: int, num_minibatches: int
+) -> tuple[Int[Array, "updates size"], Key[Array, " updates"]]:
+    """Draw the rows of each minibatch, and a random key for it; a pass through the rows
+    draws each at most once."""
+    size = rows // num_minibatches
+
+    def epoch(key):
+        key_order, key = jr.split(key)
+        order = jr.permutation(key_order, rows)[: size * num_minibatches]
+        return order.reshape(num_minibatches, size), jr.split(key, num_minibatches)
+
+    index, keys = jax.vmap(epoch)(jr.split(key, num_epochs))
+    return index.reshape(-1, size), keys.reshape(-1)
+
+
+# Losses.
+
+
+def ppo_loss(
+    agent: AbstractProximalAgent,
+    batch: Any,
+    log_prob: Float[Array, "*rows"],
+    entropy: Float[Array, "*rows"],
+    value: Float[Array, "*rows"],
+) -> tuple[Float[Array, ""], dict[str, Array]]:
+    """Compute the loss of `PPO`, `value_loss`, `entropy` and the divergence `kl`.
+
+    **Arguments:**
+
+    - `batch`: old `log_prob`, `advantage` and `value` of each row.
+    - `log_prob`, `entropy`, `value`: those of the policy and value that learn.
+    """
+    advantage = batch.advantage - jnp.mean(batch.advantage)
+    advantage = advantage / (jnp.std(batch.advantage) + 1e-8)
+    policy_loss, kl = clipped_policy_loss(
+        log_prob, batch.log_prob, advantage, agent.clip
+    )
+    target = batch.advantage + batch.value
+    value_loss = clipped_value_loss(value, batch.value, target, agent.value_clip)
+    entropy = jnp.mean(entropy)
+    loss = policy_loss + agent.value_cost * value_loss - agent.entropy_cost * entropy
+    return loss, {"value_loss": value_loss, "entropy": entropy, "kl": kl}
+
+
+def clipped_policy_loss(
+    log_prob: Float[Array, "*rows"],
+    old_log_prob: Float[Array, "*rows"],
+    advantage: Float[Array, "*rows"],
+    clip: Float[Array, ""],
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    r"""Clipped surrogate loss
+    $-\mathrm{mean} \min(\rho A, \mathrm{clip}(\rho, 1 - \epsilon, 1 + \epsilon) A)$ with the
+    ratio $\rho = \pi / \pi_{old}$, and the estimate $\mathrm{mean}(\rho - 1 - \log \rho)$ of
+    the divergence from $\pi_{old}$."""
+    change = log_prob - old_log_prob
+    ratio = jnp.exp(change)
+    clipped = jnp.clip(ratio, 1.0 - clip, 1.0 + clip)
+    gain = jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
+    return -gain, jnp.mean(ratio - 1.0 - change)
+
+
+def clipped_value_loss(
+    value: Float[Array, "*rows"],
+    old_value: Float[Array, "*rows"],
+    target: Float[Array, "*rows"],
+    clip: Float[Array, ""],
+) -> Float[Array, ""]:
+    """Half the mean squared error of values, the larger of that of the value and that of
+    the value clipped to `old_value` plus and minus `clip`; without clipping if that is 0.
+    """
+    error = (value - target) ** 2
+    near = old_value + jnp.clip(value - old_value, -clip, clip)
+    larger = jnp.maximum(error, (near - target) ** 2)
+    return 0.5 * jnp.mean(jnp.where(clip > 0.0, larger, error))

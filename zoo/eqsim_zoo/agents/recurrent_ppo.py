@@ -13,8 +13,15 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractRecurrentAgent
 
-from ..blocks.collecting import add_steps, collect, flatten_time, reset_envs, Running
-from ..blocks.hyperparameters import cast_floats, check_positive, static
+from ..blocks.collecting import (
+    add_steps,
+    collect,
+    flatten_time,
+    reset_envs,
+    Running,
+    Transition,
+)
+from ..blocks.hyperparameters import check_positive, same_precision, static
 from ..blocks.networks import Learner, mean_metrics
 from ..blocks.observations import (
     acts_on_batches,
@@ -25,10 +32,8 @@ from ..blocks.observations import (
 from ..blocks.parallel import check_divisible, replicate, shard_batch
 from ..blocks.policies import check_action_bounds, Squash
 from ..blocks.recurrent import RecurrentActor, RecurrentActorCritic, Sequence, sequences
-from ..blocks.replay import clipped_policy_loss, clipped_value_loss, Transition
 from ..blocks.returns import gae
-from ..vision.encoding import AbstractEncodingAgent
-from .ppo import AbstractProximalAgent
+from .ppo import AbstractProximalAgent, ppo_loss
 
 
 class RecurrentPPOState(eqx.Module):
@@ -48,18 +53,16 @@ class RecurrentPPOState(eqx.Module):
 class RecurrentPPOBatch(eqx.Module):
     """Batch of `RecurrentPPO.update`, one row per environment: `steps` with the memories
     before them, `action` before squashing, `log_prob` of the policy that drew it,
-    `advantage` and `target` of the value."""
+    `advantage`, and `value` before the update."""
 
     steps: Sequence
     action: Float[Array, "rows time nu"]
     log_prob: Float[Array, "rows time"]
     advantage: Float[Array, "rows time"]
-    target: Float[Array, "rows time"]
+    value: Float[Array, "rows time"]
 
 
-class RecurrentPPO(
-    AbstractProximalAgent, AbstractEncodingAgent, AbstractRecurrentAgent
-):
+class RecurrentPPO(AbstractProximalAgent, AbstractRecurrentAgent):
     r"""Proximal policy optimization of a policy with memory, for tasks in which one
     observation does not determine the state: delays, missing velocities, robots with
     random parameters.
@@ -76,7 +79,7 @@ class RecurrentPPO(
     Evaluation, recording and `eqsim.agent_policy` carry the memory from step to step.
     `act` does not: it acts as in the first step of an episode.
 
-    **Arguments:** those of `AbstractEncodingAgent` and `AbstractProximalAgent`, and
+    **Arguments:** those of `AbstractProximalAgent`, and
 
     - `num_envs`: number of environments.
     - `unroll_length`: steps of each environment per iteration, through which gradients
@@ -107,15 +110,15 @@ class RecurrentPPO(
                 f"got {self.num_minibatches}."
             )
 
+    @same_precision
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> RecurrentPPOState:
         check_divisible(self, "num_envs")
         check_action_bounds(self, env, unlimited=True)
         key, key_policy, key_value, key_envs = jr.split(key, 4)
-        running = reset_envs(self, env, key_envs, self.num_envs)
-        obs, dtype = jtu.tree_map(lambda x: x[0], running.obs), running.last.dtype
-        self = cast_floats(self, dtype)
+        running = reset_envs(self, env, key_envs, self.num_envs, self.inputs)
+        obs = jtu.tree_map(lambda x: x[0], running.obs)
         networks = RecurrentActorCritic.create(
-            self,
+            self.inputs,
             (key_policy, key_value),
             obs,
             (env.sys.nu, self.memory_size),
@@ -126,7 +129,7 @@ class RecurrentPPO(
         rows = lambda x: shard_batch(jnp.tile(x, (self.num_envs, 1)))
         memory = RecurrentActor(networks, None, None, True).first_memory()
         return RecurrentPPOState(
-            Learner.create(networks, self._optimizer(jnp.zeros((), dtype))),
+            Learner.create(networks, self.optimizer(jnp.zeros_like(running.last[0]))),
             init_statistics(obs) if self.normalize_observations else None,
             # A copy, as the state may be donated and the system not.
             jnp.array(env.action_range),
@@ -150,17 +153,17 @@ class RecurrentPPO(
         networks = state.learner.model
         return RecurrentActor(networks, state.statistics, state.bounds, sample)
 
+    @same_precision
     def iterate(
         self, state: RecurrentPPOState, env: AbstractEnv
     ) -> tuple[RecurrentPPOState, dict[str, Float[Array, "..."]]]:
         """Collect `unroll_length` steps, and learn from them."""
-        self = cast_floats(self, state.running.last.dtype)
         key, key_act, key_learn = jr.split(state.key, 3)
         actor = RecurrentActor(state.learner.model, state.statistics, None, True)
         running, steps, report = collect(
             Squash(env), actor, state.running, key_act, self.unroll_length
         )
-        batch, value_memory = self._batch(state, steps)
+        batch, value_memory = self.evaluate(state, steps)
         new = dataclasses.replace(
             state,
             statistics=update_statistics(state.statistics, flatten_time(steps).obs),
@@ -172,42 +175,7 @@ class RecurrentPPO(
         count = add_steps(report, state.steps)
         return dataclasses.replace(new, key=key, steps=count), report | metrics
 
-    def update(
-        self, state: RecurrentPPOState, batch: RecurrentPPOBatch
-    ) -> tuple[RecurrentPPOState, dict[str, Float[Array, "..."]]]:
-        """Take `num_epochs` passes through a batch, in minibatches of whole sequences.
-
-        **Returns:** the new state; means of the losses, of `entropy`, and of `kl`, an
-        estimate of the divergence from the old policy.
-
-        **Raises:** `ValueError` unless `num_minibatches` divides the number of rows.
-        """
-        self, rows = cast_floats(self, batch.advantage.dtype), len(batch.advantage)
-        if rows % self.num_minibatches:
-            raise ValueError(
-                f"`RecurrentPPO.num_minibatches` must divide the {rows} sequences of a "
-                f"batch, got {self.num_minibatches}."
-            )
-        optimizer = self._optimizer(state.steps.astype(batch.advantage.dtype))
-        bounded = jnp.all(jnp.isfinite(state.bounds), axis=1)
-        key, *keys = jr.split(state.key, 1 + self.num_epochs)
-        orders = [jr.permutation(key, rows) for key in keys]
-        pieces = jnp.concatenate(orders).reshape(-1, rows // self.num_minibatches)
-
-        def step(learner, now):
-            piece, key = now
-            few = shard_batch(jtu.tree_map(lambda x: x[piece], batch))
-            loss_fn = lambda networks: self._loss(networks, few, bounded, key)
-            norm = self.max_grad_norm
-            return learner.apply_loss_fn(loss_fn, optimizer, max_grad_norm=norm)
-
-        key, key_loss = jr.split(key)
-        inputs = pieces, jr.split(key_loss, len(pieces))
-        learner, metrics = lax.scan(step, state.learner, inputs)
-        new = dataclasses.replace(state, learner=replicate(learner), key=key)
-        return new, mean_metrics(metrics)
-
-    def _batch(
+    def evaluate(
         self, state: RecurrentPPOState, steps: Transition
     ) -> tuple[RecurrentPPOBatch, Float[Array, "envs size"]]:
         """Compute advantages, and the hidden states of the value network after the last
@@ -227,25 +195,47 @@ class RecurrentPPO(
             self.gae_decay,
         )
         log_prob = jax.vmap(networks.log_prob)(found, steps.action)
-        batch = RecurrentPPOBatch(
-            found, steps.action, log_prob, advantage, advantage + value
-        )
+        batch = RecurrentPPOBatch(found, steps.action, log_prob, advantage, value)
         return batch, jnp.where(steps.done[:, -1:], 0.0, memory)
 
-    def _loss(self, networks, batch: RecurrentPPOBatch, bounded, key):
-        keys = jr.split(key, len(batch.advantage))
-        evaluate = jax.vmap(networks.evaluate, in_axes=(0, 0, None, 0))
-        log_prob, entropy, value = evaluate(batch.steps, batch.action, bounded, keys)
-        centered = batch.advantage - jnp.mean(batch.advantage)
-        policy_loss, kl = clipped_policy_loss(
-            log_prob.ravel(),
-            batch.log_prob.ravel(),
-            (centered / (jnp.std(batch.advantage) + 1e-8)).ravel(),
-            self.clip,
-        )
-        target = batch.target.ravel()
-        old = target - batch.advantage.ravel()
-        value_loss = clipped_value_loss(value.ravel(), old, target, self.value_clip)
-        mean = jnp.mean(entropy)
-        loss = policy_loss + self.value_cost * value_loss - self.entropy_cost * mean
-        return loss, {"value_loss": value_loss, "entropy": mean, "kl": kl}
+    @same_precision
+    def update(
+        self, state: RecurrentPPOState, batch: RecurrentPPOBatch
+    ) -> tuple[RecurrentPPOState, dict[str, Float[Array, "..."]]]:
+        """Take `num_epochs` passes through a batch, in minibatches of whole sequences.
+
+        **Returns:** the new state; means of the losses, of `entropy`, and of `kl`, an
+        estimate of the divergence from the old policy.
+
+        **Raises:** `ValueError` unless `num_minibatches` divides the number of rows.
+        """
+        rows = len(batch.advantage)
+        if rows % self.num_minibatches:
+            raise ValueError(
+                f"`RecurrentPPO.num_minibatches` must divide the {rows} sequences of a "
+                f"batch, got {self.num_minibatches}."
+            )
+        optimizer = self.optimizer(state.steps.astype(batch.advantage.dtype))
+        bounded = jnp.all(jnp.isfinite(state.bounds), axis=1)
+        key, *keys = jr.split(state.key, 1 + self.num_epochs)
+        orders = [jr.permutation(key, rows) for key in keys]
+        pieces = jnp.concatenate(orders).reshape(-1, rows // self.num_minibatches)
+
+        def step(learner, now):
+            piece, key = now
+            few = shard_batch(jtu.tree_map(lambda x: x[piece], batch))
+            keys = jr.split(key, len(piece))
+
+            def loss(networks):
+                each = jax.vmap(networks.evaluate, in_axes=(0, 0, None, 0))
+                return ppo_loss(self, few, *each(few.steps, few.action, bounded, keys))
+
+            return learner.apply_loss_fn(
+                loss, optimizer, max_grad_norm=self.max_grad_norm
+            )
+
+        key, key_loss = jr.split(key)
+        inputs = pieces, jr.split(key_loss, len(pieces))
+        learner, metrics = lax.scan(step, state.learner, inputs)
+        new = dataclasses.replace(state, learner=replicate(learner), key=key)
+        return new, mean_metrics(metrics)

@@ -1,4 +1,4 @@
-""""""
+"""Short-horizon actor-critic: gradients through the physics, and a critic after them."""
 
 import dataclasses
 from typing import Any
@@ -14,21 +14,20 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
 
-from ..blocks.collecting import flatten_time
+from ..blocks.collecting import flatten_time, Transition
 from ..blocks.hyperparameters import (
     as_scalar,
-    cast_floats,
     check_counts,
     check_positive,
     check_ranges,
     linear_schedule,
+    same_precision,
     static,
 )
 from ..blocks.networks import Learner, mean_metrics, MLP, target_update
 from ..blocks.observations import acts_on_batches
 from ..blocks.parallel import replicate, shard_batch
-from ..blocks.policies import sample_actions, scale, StochasticPolicy
-from ..blocks.replay import Transition
+from ..blocks.policies import sample_actions, scale_action, StochasticPolicy
 from ..blocks.returns import td_lambda
 from .apg import GradientEnvs, rollout_gradient, start_gradient_envs
 
@@ -133,6 +132,7 @@ class SHAC(AbstractOnlineAgent):
                 f"(`num_envs` times `horizon`), got {self.num_minibatches}."
             )
 
+    @same_precision
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SHACState:
         key, key_actor, key_critic, key_envs = jr.split(key, 4)
         world = start_gradient_envs(self, env, key_envs)
@@ -164,13 +164,13 @@ class SHAC(AbstractOnlineAgent):
         action = distribution.mode()
         if key is not None:
             action, _ = distribution.sample_and_log_prob(key)
-        return scale(state.world.bounds, action)
+        return scale_action(state.world.bounds, action)
 
+    @same_precision
     def iterate(
         self, state: SHACState, env: AbstractEnv
     ) -> tuple[SHACState, dict[str, Float[Array, "..."]]]:
         world, target = state.world, state.target
-        self = cast_floats(self, world.bounds.dtype)
         key, key_act = jr.split(state.key)
         worth = jax.vmap(jax.vmap(lambda obs: target(world.seen(obs))[0]))
 
@@ -178,9 +178,8 @@ class SHAC(AbstractOnlineAgent):
             next_value = worth(steps.next_obs)
             return self._actor_loss(steps, next_value), next_value
 
-        none, actor = jnp.zeros_like(self.discount), state.actor.model
         after, gradient, steps, next_value, report = rollout_gradient(
-            self, world, env, actor, key_act, loss, none
+            self, world, env, state.actor.model, key_act, loss
         )
         targets = jax.vmap(td_lambda, in_axes=(0, 0, 0, 0, None, None))(
             steps.reward * self.reward_scale,
@@ -196,6 +195,7 @@ class SHAC(AbstractOnlineAgent):
         state, metrics = self.update(state, batch)
         return state, report | metrics
 
+    @same_precision
     def update(
         self, state: SHACState, batch: SHACBatch
     ) -> tuple[SHACState, dict[str, Float[Array, "..."]]]:
@@ -205,7 +205,6 @@ class SHAC(AbstractOnlineAgent):
         **Returns:** the new state; `grad_norm`, the norm of the policy's gradient, its
         `entropy`, and the mean `critic_loss`.
         """
-        self = cast_floats(self, batch.target.dtype)
         steps = state.world.steps.astype(batch.target.dtype)
         adam = lambda rate: optax.adam(
             linear_schedule(rate, steps, self.anneal_steps), b1=0.7, b2=0.95

@@ -1,23 +1,22 @@
-""""""
+"""TD3 with a behavior cloning term."""
 
 import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from eqsim.wrappers import Statistics
 
-from ..blocks.hyperparameters import as_scalar, cast_floats, check_positive, static
+from ..blocks.collecting import Transition
+from ..blocks.hyperparameters import as_scalar, check_positive, static
 from ..blocks.networks import Learner, target_update
-from ..blocks.replay import lowest_value, td_loss, td_target, Transition
-from ..vision.encoding import EncodedNetwork, eyes, Through
-from .offline_agent import AbstractOfflineAgent, action_distance, Start
+from ..blocks.replay import lowest_value, td_loss
+from .offline_agent import AbstractOfflineCritic, action_distance, NetworkMaker
 from .td3 import deterministic_actor_loss, smoothed_actions
 
 
@@ -28,14 +27,14 @@ class TD3BCState(eqx.Module):
 
     actor: Learner
     critic: Learner
-    targets: tuple[EncodedNetwork, EncodedNetwork]
+    targets: tuple[Any, Any]
     statistics: dict[str, Statistics] | None
     bounds: Float[Array, "nu 2"]
     updates: Int[Array, ""]
     key: PRNGKeyArray
 
 
-class TD3BC(AbstractOfflineAgent):
+class TD3BC(AbstractOfflineCritic):
     r"""TD3 with a behavior cloning term, which keeps actions near those of the dataset.
 
     $$y = r + \gamma_t \min_k \bar Q_k(o', \mathrm{clip}(\bar\pi(o') + \epsilon)), \quad
@@ -46,11 +45,8 @@ class TD3BC(AbstractOfflineAgent):
     with $\epsilon$ normal and clipped, $\gamma_t$ zero where the task ended, and
     $\lambda$ a constant in derivatives. Observations are normalized.
 
-    **Arguments:** those of `AbstractOfflineAgent`, and
+    **Arguments:** those of `AbstractOfflineCritic`, and
 
-    - `discount`: discount $\gamma$.
-    - `target_rate`: target update rate.
-    - `reward_scale`: factor that multiplies rewards.
     - `alpha`: weight of values relative to imitation.
     - `policy_delay`: critic updates per update of policy and targets.
     - `target_noise`: standard deviation of the noise on target actions.
@@ -63,9 +59,6 @@ class TD3BC(AbstractOfflineAgent):
 
     normalize_observations: bool = static(True)
     policy_delay: int = static(2)
-    discount: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.99)
-    target_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.005)
-    reward_scale: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
     alpha: Float[Array, ""] = eqx.field(converter=as_scalar, default=2.5)
     target_noise: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.2)
     noise_clip: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.5)
@@ -73,57 +66,48 @@ class TD3BC(AbstractOfflineAgent):
     def __check_init__(self):
         check_positive(self, "policy_delay")
 
-    def begin(self, key: PRNGKeyArray, start: Start) -> TD3BCState:
+    def begin(self, key: PRNGKeyArray, make: NetworkMaker) -> TD3BCState:
         key, key_actor, key_critic = jr.split(key, 3)
-        critic, adam = start.critic(key_critic), self.optimizer()
-        actor = start.deterministic(key_actor, shared=critic.senses)
+        critic, adam = make.critic(key_critic), self.optimizer()
+        actor = make.deterministic(key_actor, critic)
         return TD3BCState(
             Learner.create(actor, adam),
             Learner.create(critic, adam),
             (actor, critic),
-            start.statistics(),
-            start.bounds,
+            make.statistics(),
+            make.bounds,
             jnp.zeros((), jnp.int32),
             key,
         )
 
     def policy(self, state: TD3BCState) -> Callable[[Any], Any]:
-        return Through(eyes(self, state.critic.model), state.actor.model)
+        return self.inputs.policy(state.actor.model, state.critic.model)
 
-    def update(
-        self, state: TD3BCState, batch: Transition
-    ) -> tuple[TD3BCState, dict[str, Float[Array, "..."]]]:
-        """Take one gradient step on transitions with one axis, with actions between -1 and
-        1.
+    def learn(
+        self, state: TD3BCState, batch: Transition, keys: Key[Array, "2"]
+    ) -> tuple[TD3BCState, dict[str, Array]]:
+        """Take one gradient step.
 
         **Returns:** the new state; losses, the mean value `q`, and the mean square
         `action_distance`. Between updates of the policy its loss is evaluated only.
         """
-        self = cast_floats(self, batch.reward.dtype)
-        key, key_look, key_noise = jr.split(state.key, 3)
-        batch = self.seen(state, batch, key_look)
         target_actor, target_critic = state.targets
         adam = self.optimizer()
 
         next_action = smoothed_actions(
-            Through(eyes(self, target_critic), target_actor),
+            self.inputs.policy(target_actor, target_critic),
             batch.next_obs,
             self.target_noise,
             self.noise_clip,
-            key_noise,
+            keys[0],
         )
         next_value = lowest_value(target_critic, batch.next_obs, next_action)
-        target = td_target(
-            self.reward_scale * batch.reward,
-            next_value,
-            batch.terminated,
-            self.discount,
-        )
+        target = self.target(batch, next_value)
         critic, of_critic = state.critic.apply_loss_fn(
             lambda critic: td_loss(critic, batch.obs, batch.action, target), adam
         )
 
-        features = jax.vmap(eyes(self, critic.model))(batch.obs)
+        features = self.inputs.actor_inputs(critic.model, batch.obs)
 
         def actor_loss(actor):
             q_loss, found = deterministic_actor_loss(
@@ -144,7 +128,7 @@ class TD3BC(AbstractOfflineAgent):
         actor, targets, loss = lax.cond(due, improve, wait)
         count = (state.updates + 1) % self.policy_delay
         learned = {"actor": actor, "critic": critic, "targets": targets}
-        new = dataclasses.replace(state, **learned, updates=count, key=key)
+        new = dataclasses.replace(state, **learned, updates=count)
         distance = action_distance(state.actor.model, features, batch.action)
         metrics = {"critic_loss": of_critic["loss"], "q": of_critic["q"]}
         return new, metrics | {"actor_loss": loss, "action_distance": distance}

@@ -1,4 +1,8 @@
-"""Recurrent networks: a gated recurrent unit between an encoder and a head."""
+"""Policies with memory.
+
+Recurrent networks: a gated recurrent unit between an encoder and a head; `RecurrentActorCritic`,
+the networks of a policy and its value; and `RecurrentActor`, the controller that acts.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,11 +16,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from eqsim import AbstractController, State
 
-from ..vision.encoding import AbstractEncodingAgent, EncodedNetwork, Eyes
 from .collecting import Transition
-from .networks import Activation, Linear, MLP
-from .observations import normalize, ObservationStatistics
-from .policies import log_slope, Normal, squash
+from .networks import AbstractInputs, Activation, FeaturesNetwork, Linear, MLP
+from .observations import Features, normalize, ObservationStatistics
+from .policies import log_slope, Normal, squash_action
 
 
 class GRU(eqx.Module):
@@ -162,7 +165,7 @@ class RecurrentNetwork(eqx.Module):
         return self.head(jnp.concatenate([memory, code]))
 
 
-class Inputs(eqx.Module):
+class StepInputs(eqx.Module):
     """Inputs of a policy with memory in one step.
 
     **Arguments:**
@@ -187,7 +190,7 @@ class Sequence(eqx.Module):
         the first step.
     """
 
-    inputs: Inputs
+    inputs: StepInputs
     begins: Bool[Array, "*rows time"]
     policy_memory: Float[Array, "*rows size"]
     value_memory: Float[Array, "*rows size"]
@@ -214,18 +217,19 @@ class RecurrentActorCritic(eqx.Module):
     - `policy`: network to the mean $u$ of actions before squashing.
     - `log_std`: logarithm of the standard deviation before squashing.
     - `value`: network to values.
-    - `policy_encoder`, `value_encoder`: maps from observations to features.
+    - `policy_features`, `value_features`: maps from observations to features; None for
+        vectors.
     """
 
     policy: RecurrentNetwork
     log_std: Float[Array, " nu"]
     value: RecurrentNetwork
-    policy_encoder: Eyes
-    value_encoder: Eyes
+    policy_features: Features | None
+    value_features: Features | None
 
     @staticmethod
     def create(
-        agent: AbstractEncodingAgent,
+        inputs: AbstractInputs,
         keys: tuple[PRNGKeyArray, PRNGKeyArray],
         obs: Any,
         sizes: tuple[int, int],
@@ -237,7 +241,7 @@ class RecurrentActorCritic(eqx.Module):
 
         **Arguments:**
 
-        - `agent`: agent with the encoder.
+        - `inputs`: what the networks see.
         - `keys`, `hidden`: random keys, and hidden layer sizes of the heads, of policy and
             value.
         - `obs`: an observation, of which shapes and types matter.
@@ -257,21 +261,19 @@ class RecurrentActorCritic(eqx.Module):
             )
 
         policy, value = network((*hidden[0], nu), 0.01), network((*hidden[1], 1), 1.0)
-        policy_encoder, policy = _split(
-            agent.actor_encoded(keys[0], obs, policy, dtype)
-        )
-        value_encoder, value = _split(agent.critic_encoded(keys[1], obs, value, dtype))
+        policy_features, policy = _split(inputs.actor(keys[0], obs, policy, dtype))
+        value_features, value = _split(inputs.critic(keys[1], obs, value, dtype))
         log_std = jnp.zeros(nu, dtype) + initial_log_std
         return RecurrentActorCritic(
-            policy, log_std, value, policy_encoder, value_encoder
+            policy, log_std, value, policy_features, value_features
         )
 
     def mean(
-        self, memory: Float[Array, " size"], inputs: Inputs
+        self, memory: Float[Array, " size"], inputs: StepInputs
     ) -> tuple[Float[Array, " size"], Float[Array, " nu"]]:
         """Compute the hidden state of the policy after a step, and the mean action before
         squashing."""
-        return self.policy(memory, _features(self.policy_encoder, inputs))
+        return self.policy(memory, _features(self.policy_features, inputs))
 
     def log_prob(
         self, steps: Sequence, action: Float[Array, "time nu"]
@@ -306,7 +308,7 @@ class RecurrentActorCritic(eqx.Module):
         return *jax.vmap(one)(mean, action, keys), value[:, 0]
 
     def values(
-        self, steps: Sequence, next_inputs: Inputs
+        self, steps: Sequence, next_inputs: StepInputs
     ) -> tuple[Float[Array, " time"], Float[Array, " time"], Float[Array, " size"]]:
         """Compute values of the observations before and after each step, and the hidden
         state of the value network after the last one.
@@ -320,30 +322,34 @@ class RecurrentActorCritic(eqx.Module):
             action.
         """
         memories, value = self._values(steps)
-        later = jax.vmap(lambda x: _features(self.value_encoder, x))(next_inputs)
+        later = jax.vmap(lambda x: _features(self.value_features, x))(next_inputs)
         _, next_value = jax.vmap(self.value)(memories, later)
         return value[:, 0], next_value[:, 0], memories[-1]
 
     def _means(self, steps: Sequence) -> Float[Array, "time nu"]:
-        seen = jax.vmap(lambda x: _features(self.policy_encoder, x))(steps.inputs)
+        seen = jax.vmap(lambda x: _features(self.policy_features, x))(steps.inputs)
         return self.policy.unroll(steps.policy_memory, seen, steps.begins)[1]
 
     def _values(
         self, steps: Sequence
     ) -> tuple[Float[Array, "time size"], Float[Array, "time 1"]]:
-        seen = jax.vmap(lambda x: _features(self.value_encoder, x))(steps.inputs)
+        seen = jax.vmap(lambda x: _features(self.value_features, x))(steps.inputs)
         return self.value.unroll(steps.value_memory, seen, steps.begins)
 
 
-def _split(network: Any) -> tuple[Eyes, RecurrentNetwork]:
-    """Separate the encoder of a network, if it has one, as the memory is after it."""
-    if isinstance(network, EncodedNetwork):
-        return Eyes(network.senses), network.network
-    return Eyes(None), network
+def _split(network: Any) -> tuple[Features | None, RecurrentNetwork]:
+    """Separate the map to features from a network, if it has one, as the memory is after
+    it."""
+    if isinstance(network, FeaturesNetwork):
+        return network.features, network.network
+    return None, network
 
 
-def _features(eyes: Eyes, inputs: Inputs) -> Float[Array, " features"]:
-    return jnp.concatenate([eyes(inputs.obs), inputs.action])
+def _features(
+    features: Features | None, inputs: StepInputs
+) -> Float[Array, " features"]:
+    obs = inputs.obs if features is None else features(inputs.obs)
+    return jnp.concatenate([obs, inputs.action])
 
 
 def sequences(
@@ -351,7 +357,7 @@ def sequences(
     steps: Transition,
     memory: ActorMemory,
     value_memory: Float[Array, "envs size"],
-) -> tuple[Sequence, Inputs]:
+) -> tuple[Sequence, StepInputs]:
     """Build the inputs of an actor-critic from collected steps.
 
     **Arguments:**
@@ -369,9 +375,9 @@ def sequences(
     begins = jnp.concatenate([jnp.zeros_like(steps.done[:, :1]), ended], axis=1)
     last = jnp.where(ended[..., None], 0.0, taken[:, :-1])
     before = jnp.concatenate([memory.action[:, None], last], axis=1)
-    inputs, next_inputs = Inputs(seen(steps.obs), before), seen(steps.next_obs)
+    inputs, next_inputs = StepInputs(seen(steps.obs), before), seen(steps.next_obs)
     found = Sequence(inputs, begins, memory.hidden, value_memory)
-    return found, Inputs(next_inputs, taken)
+    return found, StepInputs(next_inputs, taken)
 
 
 class RecurrentActor(AbstractController):
@@ -410,9 +416,9 @@ class RecurrentActor(AbstractController):
     ) -> tuple[ActorMemory, Float[Array, " nu"]]:
         """Compute the memory after a step, and the action. The key may be None without
         `sample`."""
-        inputs = Inputs(normalize(self.statistics, obs), memory.action)
+        inputs = StepInputs(normalize(self.statistics, obs), memory.action)
         hidden, mean = self.networks.mean(memory.hidden, inputs)
         normal = Normal(mean, self.networks.log_std)
         u = normal.sample(key) if self.sample and key is not None else normal.mode()
-        action = u if self.bounds is None else squash(self.bounds, u)
+        action = u if self.bounds is None else squash_action(self.bounds, u)
         return ActorMemory(hidden, jnp.tanh(u)), action

@@ -13,8 +13,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, Trajectory
 
-from ..blocks.policies import unscale
-from ..blocks.replay import Transition
+from ..blocks.collecting import Transition
+from ..blocks.policies import unscale_action
 from .checks import check_steps
 from .packing import flatten, HostArray, is_host, pack, Packed, Steps, take, to_device
 
@@ -146,7 +146,7 @@ class Dataset(eqx.Module):
         index = jnp.asarray(index, self.at.dtype)
         at, over = self.at[index], self.last[index] == index
         obs, next_obs = take(self.frames, at), take(self.frames, at + 1)
-        action = unscale(self.bounds, take(self.action, index))
+        action = unscale_action(self.bounds, take(self.action, index))
         terminated = self.terminated[index]
         cut = over & ~terminated
         return Transition(obs, action, self.reward[index], next_obs, terminated, cut)

@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from .dataset import About, Dataset
-from .files import nested
-from .packing import flatten, Steps
+from .packing import flatten, nested, Steps
 
 
 _EXPECTED = (

@@ -9,9 +9,9 @@ import jax.tree_util as jtu
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from ..blocks.collecting import Transition
 from ..blocks.hyperparameters import as_scalar, static
-from ..blocks.replay import Transition
-from ..vision.encoding import is_image
+from ..blocks.observations import is_image
 from .dataset import Dataset
 from .packing import is_host, take
 

@@ -16,9 +16,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from eqsim import AbstractController, AbstractEnv, State
 from eqsim.bridges import check_count
 
-from ..blocks.collecting import collect, reset_batch, Running, training_env
+from ..blocks.collecting import collect, reset_batch, Running, training_env, Transition
 from ..blocks.hyperparameters import number_of_steps
-from ..blocks.replay import Transition
 from .dataset import About, Dataset
 from .packing import Steps
 

@@ -29,8 +29,8 @@ from ..blocks.hyperparameters import check_positive, static
 from ..blocks.networks import mean_metrics
 from ..blocks.observations import observation_statistics
 from ..blocks.parallel import check_divisible, shard_batch
-from ..blocks.policies import unscale
-from ..blocks.replay import AbstractOffPolicy
+from ..blocks.policies import unscale_action
+from ..blocks.replay import AbstractOffPolicy, OffPolicyState
 from ..data.checks import check_fits
 from ..data.dataset import Dataset
 from ..data.goals import check_hindsight, GoalData
@@ -124,7 +124,12 @@ class Offline(AbstractOnlineAgent):
     def update(
         self, state: OfflineState, batch: Any
     ) -> tuple[OfflineState, dict[str, Float[Array, "..."]]]:
-        learned, metrics = self.agent.update(state.learned, batch)
+        learned = state.learned
+        if isinstance(learned, OffPolicyState):  # Of which `update` takes one part.
+            learner, metrics = self.agent.update(learned.learner, batch)
+            learned = OffPolicyState(learner, learned.memory)
+        else:
+            learned, metrics = self.agent.update(learned, batch)
         return dataclasses.replace(state, learned=learned), metrics
 
     def iterate(
@@ -242,7 +247,7 @@ def check_data(agent: AbstractAgent, env: AbstractEnv | None, data: Dataset) -> 
         check_hindsight(agent.hindsight)
     held = agent.agent if isinstance(agent, AbstractGoalAgent) else agent
     if isinstance(held, AbstractLevelAgent) and held.levels:
-        action = np.asarray(unscale(data.bounds, to_device(data.action)))
+        action = np.asarray(unscale_action(data.bounds, to_device(data.action)))
         check_levels(held, Levels(held.levels, action.shape[1]), action)
 
 

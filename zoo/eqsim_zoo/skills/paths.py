@@ -15,9 +15,10 @@ from eqsim import AbstractEnv
 from eqsim.bridges import check_count
 from eqsim.wrappers import AbstractDescriptor, layers
 
-from ..agents.dads import DADS, SkillDynamics
-from ..agents.skill_agent import AbstractSkillAgent, SkillState
+from ..agents.dads import DADS
+from ..agents.skill_agent import AbstractSkillAgent
 from ..blocks.collecting import evaluation_env
+from ..blocks.replay import OffPolicyState
 
 
 CELLS = 20
@@ -28,11 +29,13 @@ class FollowSkill(eqx.Module):
     """Deterministic policy of one skill, which replaces the observed one."""
 
     agent: AbstractSkillAgent
-    state: SkillState
+    state: OffPolicyState
     skill: Float[Array, " k"]
 
     def __call__(self, obs: Any, key: PRNGKeyArray) -> Float[Array, " nu"]:
-        return self.agent.act(self.state, self.state.world.with_skill(obs, self.skill))
+        return self.agent.act(
+            self.state, self.state.learner.space.with_skill(obs, self.skill)
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +116,7 @@ class SkillPaths:
 
 def follow_skills(
     agent: AbstractSkillAgent,
-    state: SkillState,
+    state: OffPolicyState,
     env: AbstractEnv,
     key: PRNGKeyArray,
     *,
@@ -155,30 +158,19 @@ def follow_skills(
 
 
 def default_skills(
-    state: SkillState, key: PRNGKeyArray, number: int = 16
+    state: OffPolicyState, key: PRNGKeyArray, number: int = 16
 ) -> Float[Array, "skills k"]:
     """Return all skills, or `number` samples of a continuous prior."""
     check_count("number", number)
-    prior = state.world.prior
+    prior = state.learner.space.prior
     known = prior.all()
     return jax.vmap(prior.sample)(jr.split(key, number)) if known is None else known
 
 
-def predicted_change(
-    agent: DADS,
-    state: SkillState,
-    descriptor: Float[Array, " n"],
-    skill: Float[Array, " k"],
-) -> Float[Array, " n"]:
-    """Return the predicted change of a normalized descriptor in one step."""
-    model: SkillDynamics = state.skills.model
-    found = model(descriptor, skill, agent.std_range)
-    return state.world.denormalized(found.expectation())
-
-
 @eqx.filter_jit
 def _follow(agent, state, env, keys, skills, length):
-    split = state.world.layout.split
+    learner = state.learner
+    split = learner.space.layout.split
 
     def one(skill):
         policy = FollowSkill(agent, state, skill)
@@ -186,10 +178,10 @@ def _follow(agent, state, env, keys, skills, length):
             env, policy, keys, length, stop=lambda timestep: timestep.done, throw=False
         )
         each = lambda o, n: jax.vmap(
-            lambda z: agent.log_likelihood(state, o, n, z.astype(o.dtype))
+            lambda z: agent.log_likelihood(learner, o, n, z.astype(o.dtype))
         )(skills)
-        change = lambda o: predicted_change(
-            agent, state, state.world.descriptor(o), skill
+        change = lambda o: agent.predicted_change(
+            learner, learner.space.descriptor(o), skill
         )
         both = lambda f: jax.vmap(jax.vmap(f))
         obs, after = path.obs, path.timestep.obs
@@ -201,8 +193,8 @@ def _follow(agent, state, env, keys, skills, length):
     return jax.lax.map(one, skills)
 
 
-def _limits(state: SkillState, env: AbstractEnv) -> np.ndarray | None:
-    if state.world.layout.full:
+def _limits(state: OffPolicyState, env: AbstractEnv) -> np.ndarray | None:
+    if state.learner.space.layout.full:
         return None
     for layer in layers(env):
         if isinstance(layer, AbstractDescriptor):

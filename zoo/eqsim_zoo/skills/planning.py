@@ -16,10 +16,10 @@ from eqsim.bridges import check_count
 from eqsim.control import MPPI
 
 from ..agents.dads import DADS
-from ..agents.skill_agent import SkillState
 from ..blocks.collecting import evaluation_env
 from ..blocks.observations import normalize
-from .paths import FollowSkill, predicted_change
+from ..blocks.replay import OffPolicyState
+from .paths import FollowSkill
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Reached:
 
 def reach_goals(
     agent: DADS,
-    state: SkillState,
+    state: OffPolicyState,
     env: AbstractEnv,
     goals: Float[Array, "goals n"],
     key: PRNGKeyArray,
@@ -90,7 +90,7 @@ def reach_goals(
         check_count(name, value)
     if length % hold:
         raise ValueError(f"`length`, {length}, must be a multiple of `hold`, {hold}.")
-    number = state.world.layout.described
+    number = state.learner.space.layout.described
     if goals.ndim != 2 or goals.shape[1] != number:
         raise ValueError(
             f"`goals` has shape {goals.shape}; expected (goals, {number})."
@@ -106,15 +106,15 @@ def reach_goals(
 @eqx.filter_jit
 def _reach(agent, state, env, goals, keys, sizes, planner: MPPI):
     length, hold, horizon = sizes
-    world = state.world
+    learner, space = state.learner, state.learner.space
 
     def cost_of(descriptor, goal):
         def cost(plan):
             def step(x, skill):
                 ahead = lambda _, x: (
                     x
-                    + predicted_change(
-                        agent, state, normalize(world.descriptors, x), skill
+                    + agent.predicted_change(
+                        learner, normalize(space.descriptors, x), skill
                     )
                 )
                 x = lax.fori_loop(0, hold, ahead, x)
@@ -127,16 +127,16 @@ def _reach(agent, state, env, goals, keys, sizes, planner: MPPI):
     def go(goal, key):
         key, key_reset = jr.split(key)
         first = env.reset(key_reset)
-        plan = jnp.zeros((horizon, world.prior.size), first[1].obs.dtype)
+        plan = jnp.zeros((horizon, space.prior.size), first[1].obs.dtype)
 
         def turn(now, key):
             (inner, timestep), plan = now
             key_plan, key_run = jr.split(key)
-            descriptor = world.layout.split(timestep.obs)[1]
+            descriptor = space.layout.split(timestep.obs)[1]
             plan, _ = planner.plan(
-                cost_of(descriptor, goal), plan, key_plan, project=world.prior.project
+                cost_of(descriptor, goal), plan, key_plan, project=space.prior.project
             )
-            skill = world.prior.project(plan[0])
+            skill = space.prior.project(plan[0])
             path = eqsim.rollout(
                 env,
                 FollowSkill(agent, state, skill),
@@ -150,7 +150,7 @@ def _reach(agent, state, env, goals, keys, sizes, planner: MPPI):
             # After the end of an episode its last state is kept.
             stay = lambda old, new: jnp.where(timestep.done, old, new)
             last = jax.tree_util.tree_map(stay, (inner, timestep), path.last)
-            after = world.layout.split(path.timestep.obs)[1]
+            after = space.layout.split(path.timestep.obs)[1]
             after = jnp.where(timestep.done, descriptor[None], after)
             taken = jnp.broadcast_to(skill[None], (hold, skill.shape[0]))
             return (last, plan), (taken, after)

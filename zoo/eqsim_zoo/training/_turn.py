@@ -15,7 +15,7 @@ from eqsim import AbstractEnv
 from ..blocks.collecting import Running
 from ..blocks.parallel import replicate
 from ..blocks.replay import Replay
-from ..blocks.skill_space import Episodes
+from ..blocks.skill_space import EpisodeReturns
 from ..data.dataset import Dataset
 from ..runs._members import MemberEnvs, Members
 
@@ -23,7 +23,7 @@ from ..runs._members import MemberEnvs, Members
 EPISODES = ("return", "length")
 """Means over episodes: NaN before the first one has ended."""
 
-_EXPERIENCE = Running, Replay, Episodes
+_EXPERIENCE = Running, Replay, EpisodeReturns
 """Parts of a state that hold steps of environments, whose values are counted in each step
 (`nonfinite_flags`). A part that is not finite when a turn ends may be a moment later."""
 

@@ -1,9 +1,10 @@
-"""Networks that see, and random changes of what they see."""
+"""Agents that see images: encoders and augmentations.
 
-from ..blocks.observations import (
-    init_observation_statistics as init_observation_statistics,
-    observation_statistics as observation_statistics,
-)
+`images.py` has `Images`, which agents take as `inputs`; `layers.py` convolution and normalization;
+`encoders.py` pooling and the encoders `SmallCNN` and `Impala`; `resnet.py` residual networks;
+`augmentations.py` filters, colors and random changes of images. The package imports `blocks` only.
+"""
+
 from .augmentations import (
     adjust_brightness as adjust_brightness,
     adjust_contrast as adjust_contrast,
@@ -26,20 +27,11 @@ from .encoders import (
     SpatialEmbeddings as SpatialEmbeddings,
     SpatialSoftmax as SpatialSoftmax,
 )
-from .encoding import (
+from .images import (
     AbstractAugmentation as AbstractAugmentation,
     AbstractEncoder as AbstractEncoder,
-    AbstractEncodingAgent as AbstractEncodingAgent,
     augment as augment,
-    check_image_settings as check_image_settings,
-    encoded_network as encoded_network,
-    encoded_size as encoded_size,
-    EncodedNetwork as EncodedNetwork,
-    Encoders as Encoders,
-    Eyes as Eyes,
-    eyes as eyes,
-    is_image as is_image,
-    Through as Through,
+    Images as Images,
 )
 from .layers import Conv as Conv, GroupNorm as GroupNorm, max_pool as max_pool
 from .resnet import (

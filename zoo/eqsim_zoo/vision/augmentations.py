@@ -19,7 +19,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..blocks.hyperparameters import check_positive, static
-from .encoding import AbstractAugmentation, Image
+from .images import AbstractAugmentation, Image
 from .layers import Maps, to_numbers
 
 

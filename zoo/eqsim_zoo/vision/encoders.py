@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..blocks.hyperparameters import check_positive, static
 from ..blocks.networks import LayerNorm, Linear
-from .encoding import AbstractEncoder, Image
+from .images import AbstractEncoder, Image
 from .layers import centered, check_shape, check_sizes, Conv, Maps, max_pool
 
 

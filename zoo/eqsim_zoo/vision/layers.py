@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim.bridges import check_count
 
-from .encoding import Image
+from .images import Image
 
 
 Pair: TypeAlias = tuple[int, int]

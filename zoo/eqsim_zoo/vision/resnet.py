@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..blocks.hyperparameters import check_positive, static
 from .encoders import AbstractPool, Mean, output_shape, Pool
-from .encoding import AbstractEncoder, Image
+from .images import AbstractEncoder, Image
 from .layers import centered, check_shape, check_sizes, Conv, GroupNorm, max_pool
 
 
