@@ -34,9 +34,11 @@ LENGTH, FRAMES, BATCH, EPISODES = 50, 3, 64, 64
 CAMERA = Camera(lookat=(0.0, 0.0, 0.0), distance=0.6, azimuth=90.0, elevation=-90.0)
 AGENTS = {
     "sac from images": dict(
-        encoder=vision.SmallCNN(widths=(16, 32, 32), outputs=50),
-        shared_encoder=True,
-        augmentations=(vision.RandomCrop(4),),
+        inputs=vision.Images(
+            vision.SmallCNN(widths=(16, 32, 32), outputs=50),
+            shared=True,
+            augmentations=(vision.RandomCrop(4),),
+        ),
     ),
     "sac from the state": {},
 }

@@ -59,9 +59,9 @@ def values(agent, state, obs):
         return state.learner.model.value(seen)
     if name == "SHAC":
         return state.critic.model(state.world.seen(obs))
-    action = state.actor.model(obs)
+    action = state.learner.actor.model(obs)
     action = action if name == "TD3" else action.mode()
-    return state.critic.model(obs, action)
+    return state.learner.critic.model(obs, action)
 
 
 @pytest.mark.parametrize("name", ("ppo", "recurrent_ppo", "sac", "td3", "shac"))

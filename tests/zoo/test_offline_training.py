@@ -26,6 +26,7 @@ from eqsim import testing
 from eqsim.testing import probes
 from eqsim.wrappers import Reach
 from eqsim_zoo import offline, vision
+from eqsim_zoo.blocks.networks import FeaturesNetwork
 from eqsim_zoo.data import RandomPolicy
 
 
@@ -370,21 +371,23 @@ def test_pictures_and_numbers():
     )
     one = jax.tree_util.tree_map(lambda x: x[0], batch.obs)
     bounds = jnp.tile(jnp.array([[-1.0, 1.0]]), (2, 1))
-    sees = {"encoder": vision.Impala(widths=(2,), blocks=1, outputs=4)}
-    crop = {"augmentations": (vision.RandomCrop(2),), "normalize_observations": True}
+    encoder, crop = (
+        vision.Impala(widths=(2,), blocks=1, outputs=4),
+        vision.RandomCrop(2),
+    )
     for shared in (False, True):
-        agent = offline.IQL(shared_encoder=shared, **SMALL, **sees, **crop)
+        inputs = vision.Images(encoder, shared=shared, augmentations=(crop,))
+        agent = offline.IQL(inputs=inputs, normalize_observations=True, **SMALL)
         state = agent.create(jr.key(0), one, bounds)
         new, metrics = eqx.filter_jit(agent.update)(state, batch)
         assert all(np.isfinite(float(x)) for x in metrics.values())
-        eyes = [
-            bool(x.model.senses.networks) for x in (new.actor, new.critic, new.value)
-        ]
-        assert eyes == ([False, True, False] if shared else [True] * 3)
+        networks = new.actor.model, new.critic.model, new.value.model
+        own = [isinstance(x, FeaturesNetwork) for x in networks]
+        assert own == ([False, True, False] if shared else [True] * 3)
         action = agent.act(new, one)
         assert action.shape == (2,) and jnp.all(jnp.abs(action) <= 1.0)
         assert set(state.statistics) == {"joints"}
-    with pytest.raises(ValueError, match="'camera' is an image .* needs an `encoder`"):
+    with pytest.raises(ValueError, match="'camera' is an image .* needs an encoder"):
         offline.BC(**SMALL).create(jr.key(0), one, bounds)
 
 
@@ -396,7 +399,7 @@ def test_frozen_parts_are_constants():
     )
     obs, action = random_batch().obs, random_batch().action
     loss = lambda critic: (jnp.mean(jax.vmap(critic)(obs, action) ** 2), {})
-    layers = lambda c: c.network.networks.members.layers
+    layers = lambda c: c.networks.members.layers
     still = lambda c: layers(c)[0]
     new, metrics = learner.apply_loss_fn(loss, optax.adamw(0.1), frozen=still)
     assert eqx.tree_equal(still(new.model), still(learner.model))

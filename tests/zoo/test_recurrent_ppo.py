@@ -108,7 +108,7 @@ def collected():
             lambda a: a.bounds, agent.controller(state, sample=True), None
         )
         running, steps, _ = collect(Squash(env), actor, state.running, key, LENGTH)
-        batch, memory = agent._batch(state, steps)
+        batch, memory = agent.evaluate(state, steps)
         where = lambda s: (s.running, s.value_memory)
         return eqx.tree_at(where, state, (running, memory)), steps, batch
 
@@ -173,7 +173,7 @@ def test_batches_are_what_happened(collected):
                 terms = (0.72 ** (s - t) * error[i, s] for s in range(t, last + 1))
                 expected[i, t] = sum(terms)
         np.testing.assert_allclose(batch.advantage, expected, rtol=1e-6)
-        np.testing.assert_allclose(batch.target, expected + values, rtol=1e-6)
+        np.testing.assert_allclose(batch.value, values, rtol=1e-6)
     first, second = out[0][2], out[1][1]
     assert_same(second.steps.policy_memory, first.running.memory.hidden)
     assert_same(second.steps.value_memory, first.value_memory)
