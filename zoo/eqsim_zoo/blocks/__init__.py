@@ -21,6 +21,7 @@ outside `blocks`.
 from .collecting import (
     collect as collect,
     flatten_time as flatten_time,
+    reset_batch as reset_batch,
     reset_envs as reset_envs,
     training_env as training_env,
     Transition as Transition,
@@ -48,7 +49,6 @@ from .parallel import device_mesh as device_mesh
 from .policies import (
     ActorCritic as ActorCritic,
     DeterministicPolicy as DeterministicPolicy,
-    Explorer as Explorer,
     Normal as Normal,
     scale_action as scale_action,
     Squash as Squash,
