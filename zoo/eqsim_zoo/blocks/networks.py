@@ -55,21 +55,6 @@ class Linear(eqx.Module):
         return x @ self.weight + self.bias
 
 
-class LayerNorm(eqx.Module):
-    """Layer normalization: subtract the mean, divide by the standard deviation, scale, shift.
-
-    ??? cite "Reference"
-        Ba, Kiros, Hinton, *Layer normalization*, 2016.
-    """
-
-    scale: Float[Array, " size"]
-    shift: Float[Array, " size"]
-
-    def __call__(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
-        off = x - jnp.mean(x)
-        return off * jax.lax.rsqrt(jnp.mean(off**2) + 1e-5) * self.scale + self.shift
-
-
 class _Importable:
     """A function that is pickled by its import path.
 
@@ -138,7 +123,7 @@ class MLP(eqx.Module):
     """
 
     layers: tuple[Linear, ...]
-    norms: tuple[LayerNorm, ...]
+    norms: tuple[eqx.nn.LayerNorm, ...]
     activation: Callable = eqx.field(static=True, converter=_importable)
 
     @staticmethod
@@ -171,9 +156,7 @@ class MLP(eqx.Module):
             scale = last_scale if k == len(sizes) - 2 else 1.0
             layer_key = jr.fold_in(key, k)
             layers.append(Linear.create(layer_key, inputs, outputs, scale, dtype))
-        norms = [
-            LayerNorm(jnp.ones(n, dtype), jnp.zeros(n, dtype)) for n in sizes[1:-1]
-        ]
+        norms = [eqx.nn.LayerNorm(n, dtype=dtype) for n in sizes[1:-1]]
         return MLP(tuple(layers), tuple(norms) if layer_norm else (), activation)
 
     def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:

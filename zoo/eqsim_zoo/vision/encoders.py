@@ -12,7 +12,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..blocks.hyperparameters import check_positive, static
-from ..blocks.networks import LayerNorm, Linear
+from ..blocks.networks import Linear
 from .images import AbstractEncoder, Image
 from .layers import centered, check_shape, check_sizes, Conv, Maps, max_pool
 
@@ -223,7 +223,7 @@ class SmallCNN(AbstractEncoder):
         seen = features(pool, maps, dtype)
         key = jr.fold_in(key, len(layers))
         last = Linear.create(key, seen, self.outputs, 1.0, dtype)
-        norm = LayerNorm(jnp.ones(self.outputs, dtype), jnp.zeros(self.outputs, dtype))
+        norm = eqx.nn.LayerNorm(self.outputs, dtype=dtype)
         return ConvNet(tuple(layers), pool, last, norm)
 
     def _least(self) -> int:
@@ -241,7 +241,7 @@ class ConvNet(eqx.Module):
     layers: tuple[Conv, ...]
     pool: Pool
     last: Linear
-    norm: LayerNorm
+    norm: eqx.nn.LayerNorm
 
     def __call__(self, image: Image) -> Float[Array, " outputs"]:
         x = centered(image, self.last.weight.dtype)
