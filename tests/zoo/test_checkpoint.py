@@ -20,8 +20,6 @@ from zoo.states import bits
 from eqsim_zoo import SAC
 from eqsim_zoo.agents.offline_agent import GaussianPolicy
 from eqsim_zoo.blocks import DeterministicPolicy, MLP
-from eqsim_zoo.blocks.networks import FeaturesNetwork
-from eqsim_zoo.blocks.observations import Features
 from eqsim_zoo.runs import CheckpointError, load_checkpoint, read_about, save_checkpoint
 from eqsim_zoo.runs._config import agents_of, check_agents
 from eqsim_zoo.runs._members import members_of
@@ -275,7 +273,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
 def test_leaves_that_were_removed(tmp_path):
     """A checkpoint of TD3+BC from when its policy had a deviation that was never used."""
     network = MLP.create(jr.key(0), (3, 4, 2), dtype=jnp.zeros(()).dtype)
-    see = lambda policy: (FeaturesNetwork(Features({}), policy), jnp.arange(5))
+    see = lambda policy: (policy, jnp.arange(5))
     old = see(GaussianPolicy(network, jnp.zeros(2)))
     new = see(DeterministicPolicy(network))
     save_checkpoint(tmp_path / "old.ckpt", old)

@@ -256,12 +256,12 @@ def test_fine_tuning(data):
     more = zoo.train(sac, env, zoo.Plan(8, turns=2, **args), state=state)
     assert more.state.memory.replay.size == 328
     assert more.state.memory.steps == 8
-    with pytest.raises(ValueError, match="`state` is a `SACState` whose shapes differ"):
+    with pytest.raises(ValueError, match="`state` is a `OffPolicyState` whose shapes differ"):
         zoo.train(
             sac,
             env,
             zoo.Plan(8),
-            state=eqx.tree_at(lambda s: s.bounds, state, jnp.ones((3, 2))),
+            state=eqx.tree_at(lambda s: s.learner.bounds, state, jnp.ones((3, 2))),
         )
     seen = zoo.SAC(num_envs=2, normalize_observations=True, **sizes)
     with pytest.raises(ValueError, match="was not given normalized observations"):

@@ -272,7 +272,8 @@ class NetworkMaker:
         - `critic`: network of the critic, whose encoder the network may share; None for
             the critic itself.
         """
-        key = jr.split(key)[1]  # HACK
+        # Half of the key, so that initial weights are those of the results in the docs.
+        key = jr.split(key)[1]
         inputs, dtype = self.agent.inputs, self.bounds.dtype
         if critic is None:
             return inputs.critic(key, self.obs, head, dtype)

@@ -203,7 +203,7 @@ class OffPolicyState(eqx.Module):
 
 
 class AbstractOffPolicy(AbstractOnlineAgent):
-    """Settings and iteration of an agent that learns from a replay.
+    r"""Settings and iteration of an agent that learns from a replay.
 
     Its state is an `OffPolicyState`; `update` takes and returns `state.learner`.
 
