@@ -1,4 +1,4 @@
-"""What offline agents share: actions on levels, networks, and base classes.
+"""Base classes of offline agents, their networks, and actions on levels.
 
 `AbstractOfflineAgent` creates networks with a `NetworkMaker` and normalizes batches; an agent
 creates its state (`begin`) and takes one gradient step on a batch (`learn`). Actions are
@@ -361,7 +361,7 @@ class AbstractOfflineAgent(AbstractAgent):
     - `layer_norm`: true if networks have layer normalization.
     - `normalize_observations`: true if vectors are normalized, by statistics of all the
         recordings.
-    - `inputs`: what the networks see: `blocks.Vectors`, or `vision.Images` for images.
+    - `inputs`: inputs of the networks: `blocks.Vectors`, or `vision.Images` for images.
     - `learning_rate`: Adam step size.
     """
 

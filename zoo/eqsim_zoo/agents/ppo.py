@@ -69,7 +69,7 @@ class AbstractProximalAgent(AbstractOnlineAgent):
 
     **Arguments:**
 
-    - `inputs`: what the networks see: `blocks.Vectors`, or `vision.Images` for images.
+    - `inputs`: inputs of the networks: `blocks.Vectors`, or `vision.Images` for images.
     - `num_epochs`: passes over each batch.
     - `num_minibatches`: minibatches per pass.
     - `activation`: nonlinearity of the hidden layers.

@@ -30,7 +30,7 @@ from ..blocks.replay import (
 
 
 class SACLearner(eqx.Module):
-    r"""What `SAC` learns: `actor`, `critic` and `temperature` ($\log \alpha$), `target`
+    r"""Learned part of the state of `SAC`: `actor`, `critic` and `temperature` ($\log \alpha$), `target`
     network of the critic, running `statistics` of observations, action range `bounds`, and
     random `key`."""
 

@@ -54,7 +54,7 @@ _LOG_2 = 0.6931471805599453
 
 
 class SkillLearner(eqx.Module):
-    """What an agent of skills learns.
+    """Learned part of the state of an agent of skills.
 
     **Arguments:**
 

@@ -31,7 +31,7 @@ from ..blocks.replay import (
 
 
 class TD3Learner(eqx.Module):
-    """What `TD3` learns: `actor` and `critic`, their `targets`, number of `updates` (modulo
+    """Learned part of the state of `TD3`: `actor` and `critic`, their `targets`, number of `updates` (modulo
     a multiple of `policy_delay`), running `statistics` of observations, action range
     `bounds`, and random `key`."""
 

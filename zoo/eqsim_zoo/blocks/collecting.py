@@ -134,7 +134,7 @@ def reset_envs(
 
     **Arguments:**
 
-    - `inputs`: what the networks of the agent see; None for observations that are one
+    - `inputs`: inputs of the agent's networks; None for observations that are one
         vector.
 
     **Raises:** `ValueError` if the agent cannot take the observations, or the environment

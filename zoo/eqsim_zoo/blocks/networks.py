@@ -224,7 +224,7 @@ def target_update(new: Any, target: Any, rate: Float[Array, ""]) -> Any:
 
 
 class AbstractInputs(eqx.Module):
-    """What the networks of an agent see of its observations.
+    """Inputs of the networks of an agent: parts of its observations.
 
     Actor and critic may see different parts of a dictionary. An actor that acts on a real
     robot then needs only what `actor_parts` names, while the critic learns from

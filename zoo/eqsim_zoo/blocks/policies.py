@@ -359,7 +359,7 @@ class ActorCritic(eqx.Module):
 
         **Arguments:**
 
-        - `inputs`: what the networks see.
+        - `inputs`: inputs of the networks.
         - `keys`, `hidden`: random keys and hidden layer sizes of policy and value.
         - `obs`: an observation, of which shapes and types matter.
         - `nu`: number of actuators.

@@ -241,7 +241,7 @@ class RecurrentActorCritic(eqx.Module):
 
         **Arguments:**
 
-        - `inputs`: what the networks see.
+        - `inputs`: inputs of the networks.
         - `keys`, `hidden`: random keys, and hidden layer sizes of the heads, of policy and
             value.
         - `obs`: an observation, of which shapes and types matter.

@@ -188,8 +188,8 @@ class OffPolicyState(eqx.Module):
 
     **Arguments:**
 
-    - `learner`: what is learned, and what `update` takes and returns: networks, optimizer
-        states and statistics, with the random `key`.
+    - `learner`: learned part, which `update` takes and returns: networks, optimizer states,
+        statistics, and the random `key`.
     - `memory`: environments and replay.
     """
 
@@ -216,7 +216,7 @@ class AbstractOffPolicy(AbstractOnlineAgent):
     - `capacity`: transitions in the replay.
     - `random_steps`: steps with uniform actions before learning starts.
     - `actor_hidden`, `critic_hidden`: hidden layer sizes of the network.
-    - `inputs`: what the networks see: `blocks.Vectors`, or `vision.Images` for images.
+    - `inputs`: inputs of the networks: `blocks.Vectors`, or `vision.Images` for images.
     - `layer_norm`: true if critics have layer normalization.
     - `normalize_observations`: true to normalize observations by running statistics.
     - `learning_rate`: Adam step size of actor and critic.
