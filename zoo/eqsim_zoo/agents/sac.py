@@ -30,9 +30,9 @@ from ..blocks.replay import (
 
 
 class SACLearner(eqx.Module):
-    r"""Learned part of the state of `SAC`: `actor`, `critic` and `temperature` ($\log \alpha$), `target`
-    network of the critic, running `statistics` of observations, action range `bounds`, and
-    random `key`."""
+    r"""Learned part of the state of `SAC`: `actor`, `critic` and `temperature`
+    ($\log \alpha$), `target` network of the critic, running `statistics` of observations,
+    action range `bounds`, and random `key`."""
 
     actor: Learner
     critic: Learner

@@ -31,9 +31,9 @@ from ..blocks.replay import (
 
 
 class TD3Learner(eqx.Module):
-    """Learned part of the state of `TD3`: `actor` and `critic`, their `targets`, number of `updates` (modulo
-    a multiple of `policy_delay`), running `statistics` of observations, action range
-    `bounds`, and random `key`."""
+    """Learned part of the state of `TD3`: `actor` and `critic`, their `targets`, number of
+    `updates` (modulo a multiple of `policy_delay`), running `statistics` of observations,
+    action range `bounds`, and random `key`."""
 
     actor: Learner
     critic: Learner
