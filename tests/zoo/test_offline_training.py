@@ -256,7 +256,9 @@ def test_fine_tuning(data):
     more = zoo.train(sac, env, zoo.Plan(8, turns=2, **args), state=state)
     assert more.state.memory.replay.size == 328
     assert more.state.memory.steps == 8
-    with pytest.raises(ValueError, match="`state` is a `OffPolicyState` whose shapes differ"):
+    with pytest.raises(
+        ValueError, match="`state` is a `OffPolicyState` whose shapes differ"
+    ):
         zoo.train(
             sac,
             env,
