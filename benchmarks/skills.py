@@ -143,7 +143,7 @@ def _updates(options) -> dict[str, float]:
         say(f"  {name}")
         state = eqx.filter_jit(agent.init)(jr.key(0), AutoReset(inner))
         replay = _filled(state.memory.replay)
-        bare = eqx.tree_at(lambda s: s.memory, state, None)
+        bare = state.learner
         runs[name] = _several(agent, bare, replay)
     found = interleaved(runs, options.repeats, options.limit)
     rates = {name: TURN / timing.best for name, timing in found.items()}

@@ -9,21 +9,27 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Float
 
+import eqsim
 from eqsim_zoo import blocks
-from eqsim_zoo.vision import AbstractEncodingAgent
+from eqsim_zoo.blocks.collecting import Running
+from eqsim_zoo.blocks.hyperparameters import check_positive, check_ranges
+from eqsim_zoo.blocks.networks import AbstractInputs, Activation
+from eqsim_zoo.blocks.observations import ObservationStatistics
+from eqsim_zoo.blocks.policies import Actor, squash_action
 
 
 class A2CState(eqx.Module):
     learner: blocks.Learner  # networks, and the state of their optimizer
-    statistics: blocks.ObservationStatistics
+    statistics: ObservationStatistics
     bounds: Array
-    running: blocks.Running  # states of the environments
+    running: Running  # states of the environments
     key: Array
 
 
-class A2C(AbstractEncodingAgent):
+class A2C(eqsim.AbstractOnlineAgent):
     """Advantage actor-critic, which observes vectors, images and dictionaries."""
 
+    inputs: AbstractInputs = blocks.Vectors()  # or images
     num_envs: int = blocks.static(64)
     length: int = blocks.static(16)
     learning_rate: Float[Array, ""] = eqx.field(
@@ -32,16 +38,17 @@ class A2C(AbstractEncodingAgent):
     discount: Float[Array, ""] = eqx.field(converter=blocks.as_scalar, default=0.95)
 
     def __check_init__(self):
-        blocks.check_positive(self, "num_envs", "length")
-        blocks.check_ranges(self)  # by name: `discount` is in [0, 1]
+        check_positive(self, "num_envs", "length")
+        check_ranges(self)  # by name: `discount` is in [0, 1]
 
+    @blocks.same_precision  # numbers of the agent have the type of the environment
     def init(self, key, env):
         key, *keys, key_envs = jr.split(key, 4)
-        running = blocks.reset_envs(self, env, key_envs, self.num_envs)
+        running = blocks.reset_envs(self, env, key_envs, self.num_envs, self.inputs)
         obs = jax.tree.map(lambda x: x[0], running.obs)
         hidden, log_std = ((64, 64), (64, 64)), jnp.full_like(running.last[0], -0.5)
         networks = blocks.ActorCritic.create(
-            self, keys, obs, env.action_size, hidden, blocks.Activation.TANH, log_std
+            self.inputs, keys, obs, env.action_size, hidden, Activation.TANH, log_std
         )
         learner = blocks.Learner.create(networks, optax.adam(self.learning_rate))
         bounds, statistics = jnp.array(env.action_range), blocks.init_statistics(obs)
@@ -49,12 +56,13 @@ class A2C(AbstractEncodingAgent):
 
     @blocks.acts_on_batches
     def act(self, state, obs, *, key=None):
-        actor = blocks.Actor(state.learner.model, state.statistics)
-        return blocks.squash(state.bounds, actor(obs, key))
+        actor = Actor(state.learner.model, state.statistics)
+        return squash_action(state.bounds, actor(obs, key))
 
+    @blocks.same_precision
     def iterate(self, state, env):
         key, key_act = jr.split(state.key)
-        actor = blocks.Actor(state.learner.model, state.statistics)
+        actor = Actor(state.learner.model, state.statistics)
         running, steps, report = blocks.collect(
             blocks.Squash(env), actor, state.running, key_act, self.length
         )
@@ -64,6 +72,7 @@ class A2C(AbstractEncodingAgent):
         new = dataclasses.replace(new, statistics=statistics, running=running, key=key)
         return new, report | metrics  # `report` has return, length and steps
 
+    @blocks.same_precision
     def update(self, state, batch):
         """Learn from `Transition`s with axes (environment, time)."""
         each = lambda fn: jax.vmap(jax.vmap(fn))

@@ -13,9 +13,9 @@ ACTIVATIONS = {
     "SWISH": lambda x: 0.5 * x * (1.0 + np.tanh(0.5 * x)),
     "TANH": np.tanh,
 }
-# PPO has `.learner.model.policy`, SAC and TD3 have `.actor.model`.
+# PPO has `.learner.model.policy`, SAC and TD3 have `.learner.actor.model`.
 WEIGHT = re.compile(
-    r"\.(?:learner\.model\.policy|actor\.model)(?:\.network)*\.layers\[(\d+)\]\.weight"
+    r"\.learner\.(?:model\.policy|actor\.model)(?:\.network)*\.layers\[(\d+)\]\.weight"
 )
 
 
@@ -24,8 +24,12 @@ def load_policy(path, member=0):
     with safe_open(path, "numpy") as file:
         agent = json.loads(file.metadata()["about"])["agents"][member]
         x = {name: file.get_tensor(name) for name in file.keys()}
+    if (
+        ".bounds" not in x
+    ):  # SAC and TD3: statistics and bounds are those of the learner.
+        x |= {k.removeprefix(".learner"): v for k, v in x.items()}
     fields = agent["fields"]
-    special = fields.get("levels") or "encoder.class" in fields
+    special = fields.get("levels") or fields["inputs.class"] != "Vectors"
     if agent["class"] not in ("PPO", "SAC", "TD3") or special:
         raise ValueError(f"{agent['class']} with these settings is not supported.")
     if x[".bounds"].ndim == 3:  # Several members: select one.
@@ -47,7 +51,7 @@ def load_policy(path, member=0):
 
     def act(obs):
         if isinstance(obs, dict):
-            names = sorted(fields["actor_parts"] or obs)
+            names = sorted(fields["inputs.actor_parts"] or obs)
             h = np.concatenate([normalize(obs[k], f"[{k!r}]") for k in names])
         else:
             h = normalize(obs)

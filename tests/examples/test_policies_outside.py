@@ -14,7 +14,7 @@ from toys import Rail, rails
 
 import eqsim
 import eqsim_zoo as zoo
-from eqsim_zoo.blocks import Activation
+from eqsim_zoo.blocks.networks import Activation
 
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -55,7 +55,7 @@ CASES = {
         zoo.PPO(
             **PPO,
             activation=Activation.RELU,
-            actor_parts=("speed", "a"),
+            inputs=zoo.blocks.Vectors(actor_parts=("speed", "a")),
             normalize_observations=False,
         ),
         Parts(),
@@ -112,7 +112,7 @@ def test_members_and_settings(tmp_path):
     "agent, name",
     (
         (zoo.PPO(levels=3), "PPO"),
-        (zoo.SAC(encoder=zoo.vision.SmallCNN()), "SAC"),
+        (zoo.SAC(inputs=zoo.vision.Images(zoo.vision.SmallCNN())), "SAC"),
         (zoo.SHAC(), "SHAC"),
     ),
 )

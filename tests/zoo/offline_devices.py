@@ -46,8 +46,10 @@ data = zoo.data.Dataset.create(
 agent = {
     "bc": lambda: zoo.BC(
         hidden=(8,),
-        encoder=vision.Impala(widths=(2,), blocks=1, outputs=4),
-        augmentations=(vision.RandomCrop(2),),
+        inputs=vision.Images(
+            vision.Impala(widths=(2,), blocks=1, outputs=4),
+            augmentations=(vision.RandomCrop(2),),
+        ),
     ),
     "cql": lambda: zoo.CQL(hidden=(8,), num_actions=2),
 }[sys.argv[2]]()

@@ -9,7 +9,7 @@ import jax.random as jr
 from jaxtyping import Array
 
 from eqsim import AbstractOnlineAgent
-from eqsim_zoo.blocks import Activation
+from eqsim_zoo.blocks.networks import Activation
 
 
 class Searched(eqx.Module):

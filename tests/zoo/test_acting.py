@@ -15,6 +15,7 @@ from eqsim import AbstractAgent
 from eqsim.testing import probes
 from eqsim.wrappers import OneHotSkills, Skills
 from eqsim_zoo import blocks, vision
+from eqsim_zoo.blocks.replay import OffPolicyState
 from eqsim_zoo.runs.offline import OfflineState
 
 
@@ -94,12 +95,17 @@ def draw_views(key):
     return {"camera": camera, "joints": jr.normal(key, (3,))}
 
 
+def off_policy_state(agent, obs):
+    """A state without environments."""
+    learner = agent.create(jr.key(0), obs, BOUNDS, BOUNDS.dtype)
+    return OffPolicyState(learner, None)
+
+
 @pytest.mark.parametrize("shared", (False, True))
 def test_images_and_vectors(shared):
-    agent = zoo.SAC(
-        encoder=ENCODER, actor_hidden=(4,), critic_hidden=(4,), shared_encoder=shared
-    )
-    state = agent.create(jr.key(0), draw_views(jr.key(0)), BOUNDS)
+    inputs = vision.Images(ENCODER, shared=shared)
+    agent = zoo.SAC(inputs=inputs, actor_hidden=(4,), critic_hidden=(4,))
+    state = off_policy_state(agent, draw_views(jr.key(0)))
     check(agent, state, draw_views)
     views = jax.vmap(draw_views)(jr.split(jr.key(0), 3))
     views["joints"] = views["joints"][:2]
@@ -108,20 +114,18 @@ def test_images_and_vectors(shared):
 
 
 def test_images_alone():
-    agent = zoo.BC(encoder=ENCODER, **SMALL)
+    agent = zoo.BC(inputs=vision.Images(ENCODER), **SMALL)
     draw = lambda key: draw_views(key)["camera"]
     check(agent, agent.create(jr.key(0), draw(jr.key(0)), BOUNDS), draw)
 
 
 def test_parts_that_the_actor_does_not_see():
     agent = zoo.SAC(
-        actor_parts=("joints",),
-        critic_parts=("joints",),
+        inputs=zoo.blocks.Vectors(("joints",), ("joints",)),
         actor_hidden=(4,),
         critic_hidden=(4,),
     )
-    state = agent.create(jr.key(0), draw_views(jr.key(0)), BOUNDS)
-    check(agent, state, draw_views)
+    check(agent, off_policy_state(agent, draw_views(jr.key(0))), draw_views)
 
 
 def test_wrong_observations_and_states():

@@ -14,7 +14,12 @@ import eqsim
 from eqsim import AutoReset, TimeLimit
 from eqsim.testing import probes
 from eqsim_zoo import PPO
-from eqsim_zoo.blocks import check_action_bounds, scale, Squash, squash
+from eqsim_zoo.blocks.policies import (
+    check_action_bounds,
+    scale_action,
+    Squash,
+    squash_action,
+)
 
 
 BOUNDS = np.array([[-2.0, 3.0], [-np.inf, np.inf], [0.5, np.inf], [-np.inf, 1.0]])
@@ -35,31 +40,31 @@ def half_limited():
 def test_squash(u):
     """`tanh` between two bounds; clipped where there is one bound, or none."""
     numbers = jnp.full(4, u)
-    found = squash(jnp.asarray(BOUNDS), numbers)
+    found = squash_action(jnp.asarray(BOUNDS), numbers)
     expected = [0.5 + 2.5 * np.tanh(u), u, max(u, 0.5), min(u, 1.0)]
     np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-14)
-    single = squash(jnp.asarray(BOUNDS), numbers.astype(jnp.float32))
+    single = squash_action(jnp.asarray(BOUNDS), numbers.astype(jnp.float32))
     assert single.dtype == jnp.float32
     low, high = BOUNDS.T
     assert np.all((np.asarray(single) >= low) & (np.asarray(single) <= high))
     # Also where numbers are at the bounds; there are no infinities times zero.
-    slopes = jax.jacfwd(lambda u: squash(jnp.asarray(BOUNDS), u))(numbers)
+    slopes = jax.jacfwd(lambda u: squash_action(jnp.asarray(BOUNDS), u))(numbers)
     assert np.all(np.isfinite(slopes))
 
 
 def test_squash_gradients():
-    check_gradients(squash, jnp.asarray(BOUNDS[:1]), jnp.array([0.3]))
-    check_gradients(lambda u: squash(jnp.asarray(BOUNDS), u), jnp.full(4, 0.7))
+    check_gradients(squash_action, jnp.asarray(BOUNDS[:1]), jnp.array([0.3]))
+    check_gradients(lambda u: squash_action(jnp.asarray(BOUNDS), u), jnp.full(4, 0.7))
 
 
 def test_scale_is_the_wrapper(getkey):
     """The same as `eqsim.ScaleAction`, which scales what was collected."""
     env = Rail(2)
     action = jr.uniform(getkey(), (2,), minval=-1.0)
-    found = scale(env.action_range, action)
+    found = scale_action(env.action_range, action)
     np.testing.assert_array_equal(found, eqsim.ScaleAction(env).convert(action))
     ends = jnp.array([-1.0, 1.0])
-    np.testing.assert_allclose(scale(env.action_range, ends), [-2.0, 3.0])
+    np.testing.assert_allclose(scale_action(env.action_range, ends), [-2.0, 3.0])
 
 
 def test_squash_wraps(half_limited, getkey):
@@ -68,7 +73,7 @@ def test_squash_wraps(half_limited, getkey):
     state, first = wrapped.reset(jr.key(0))
     assert tree_allclose((state, first), env.reset(jr.key(0)))
     u = 3.0 * jr.normal(getkey(), (2,))
-    action = squash(env.action_range, u)
+    action = squash_action(env.action_range, u)
     assert tree_allclose(wrapped.step(state, u), env.step(state, action))
     assert wrapped.dt == env.dt
     with pytest.raises(ValueError, match="action"):
@@ -98,7 +103,7 @@ def test_check_bounded(half_limited):
 def test_squash_at_a_bound(at):
     """The derivative of a clipped action is that of the inside, in both modes."""
     bounds = jnp.array([[-1.0, jnp.inf], [-jnp.inf, 2.0]])
-    clipped = lambda u: squash(bounds, u)[0 if at < 0 else 1]
+    clipped = lambda u: squash_action(bounds, u)[0 if at < 0 else 1]
     u = jnp.full(2, at)
     for derivative in (jax.jacfwd, jax.jacrev):
         found = derivative(clipped)(u)

@@ -59,9 +59,9 @@ def values(agent, state, obs):
         return state.learner.model.value(seen)
     if name == "SHAC":
         return state.critic.model(state.world.seen(obs))
-    action = state.actor.model(obs)
+    action = state.learner.actor.model(obs)
     action = action if name == "TD3" else action.mode()
-    return state.critic.model(obs, action)
+    return state.learner.critic.model(obs, action)
 
 
 @pytest.mark.parametrize("name", ("ppo", "recurrent_ppo", "sac", "td3", "shac"))
@@ -148,7 +148,7 @@ def source(kind):
 
 
 def test_agents_are_short_and_their_own():
-    """A file of at most 300 lines each, of which two share at most 40 %."""
+    """A file of at most 400 lines each, of which two share at most 40 %."""
     skilled = {"DIAYN": zoo.DIAYN, "DADS": zoo.DADS, "METRA": zoo.METRA}
     kinds = KINDS | skilled
     files = {name: source(kind) for name, kind in kinds.items()}
@@ -156,7 +156,7 @@ def test_agents_are_short_and_their_own():
     for name, kind in kinds.items():
         assert (
             len(pathlib.Path(inspect.getsourcefile(kind)).read_text().split("\n"))
-            <= 301
+            <= 401
         )
     for (a, one), (b, two) in itertools.combinations(files.items(), 2):
         matcher = difflib.SequenceMatcher(None, one, two, autojunk=False)
@@ -179,7 +179,7 @@ def test_refuses_what_does_not_reset_itself(agent):
 @each
 def test_refuses_pictures(agent):
     """Without an encoder."""
-    message = "one real vector|needs an `encoder`"
+    message = "one real vector|needs an encoder"
     with pytest.raises(ValueError, match=message):
         agent.init(jr.key(0), _Pictures(probes.constant_reward()))
 

@@ -14,8 +14,13 @@ from eqsim import AutoReset, TimeLimit
 from eqsim.testing import probes
 from eqsim.wrappers import NormalizeObservation, ResetMode
 from eqsim_zoo import PPO
-from eqsim_zoo.blocks import add_steps, collect, flatten_time, reset_envs
-from eqsim_zoo.blocks._collect import check_env
+from eqsim_zoo.blocks.collecting import (
+    add_steps,
+    check_env,
+    collect,
+    flatten_time,
+    reset_envs,
+)
 
 
 AGENT, NUMBER, LENGTH, LIMIT = PPO(), 4, 7, 5

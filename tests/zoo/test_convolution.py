@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from eqsim_zoo.vision._convolution import convolve
+from eqsim_zoo.vision.layers import convolve
 
 
 # Height, kernel, stride, padding. Some strides leave rows of the image unused, and some

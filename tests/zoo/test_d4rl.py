@@ -8,7 +8,7 @@ from helpers import examples
 from hypothesis import given, settings, strategies as st
 
 from eqsim_zoo.data import load_data
-from eqsim_zoo.data._foreign import foreign_steps
+from eqsim_zoo.data.foreign import foreign_steps
 
 
 def qlearning_dataset(rows):

@@ -11,8 +11,7 @@ import pytest
 from helpers import check_gradients
 from scipy import integrate, special, stats
 
-from eqsim_zoo.blocks import Categorical, Normal, TanhNormal
-from eqsim_zoo.blocks._distributions import log_slope
+from eqsim_zoo.blocks.policies import Categorical, log_slope, Normal, TanhNormal
 
 
 MEAN, LOG_STD = np.array([0.3, -1.2, 4.0]), np.array([-1.0, 0.2, 1.5])

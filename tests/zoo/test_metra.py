@@ -13,7 +13,7 @@ import eqsim_zoo as zoo
 from eqsim import AutoReset, testing, TimeLimit
 from eqsim.wrappers import OneHotSkills
 from eqsim_zoo.agents import Representation
-from eqsim_zoo.agents._metra import latent_progress, metra_loss
+from eqsim_zoo.agents.metra import latent_progress, metra_loss
 from eqsim_zoo.training.evaluation import evaluate_policy
 
 
@@ -85,14 +85,14 @@ def test_rewards_sac_for_progress():
     rows = jax.tree.map(lambda x: jnp.asarray(drawn(x)), state.memory.replay.rows)
     obs = rows.transition.obs.at[:, 6:].set(jnp.eye(5)[jnp.arange(13) % 5])
     batch = eqx.tree_at(lambda b: b.transition.obs, rows, obs)
-    bare = eqx.tree_at(lambda s: s.memory, state, None)
+    bare = state.learner
     new, found = eqx.filter_jit(agent.update)(bare, batch)
-    steps, space = batch.transition, state.world
+    steps, space = batch.transition, bare.space
     pair = [jax.vmap(space.descriptor)(x) for x in (steps.obs, steps.next_obs)]
     skill = jax.vmap(space.skill)(steps.obs)
-    progress, _ = latent_progress(new.skills.model, *pair, skill, True)
+    progress, _ = latent_progress(new.model.model, *pair, skill, True)
     assert float(found["diversity"]) == pytest.approx(float(jnp.mean(progress)))
-    inner = zoo.blocks.with_reward(space, steps, progress)
+    inner = zoo.blocks.skill_space.with_reward(space, steps, progress)
     expected, _ = eqx.filter_jit(agent.sac.update)(bare.sac, inner)
     assert testing.tree_allclose(new.sac, expected, rtol=1e-9)
     statistics_of_target(agent.sac, bare.sac, inner, found)
@@ -128,7 +128,7 @@ def test_evaluations_have_the_intrinsic_return():
     alone = evaluate_policy(policy, env, key, **sizes)
     assert alone.diversity is None
     np.testing.assert_array_equal(found.returns, alone.returns)
-    embed, space = state.skills.model.network, state.world
+    embed, space = state.learner.model.model.network, state.learner.space
     reset, step, act = map(eqx.filter_jit, (env.reset, env.step, agent.act))
     for episode, own in enumerate(jr.split(key, 3)):
         robot, timestep = reset(jr.split(own)[0])
@@ -137,7 +137,7 @@ def test_evaluations_have_the_intrinsic_return():
             robot, timestep = step(robot, act(state, timestep.obs))
             assert np.array_equal(space.skill(timestep.obs), skill)
         ends = [embed(space.descriptor(obs)) for obs in (first, timestep.obs)]
-        direction = state.skills.model.direction(skill, True)
+        direction = state.learner.model.model.direction(skill, True)
         # Progress of the steps adds up to that of the episode.
         expected = float((ends[1] - ends[0]) @ direction)
         assert found.diversity[episode] == pytest.approx(expected, rel=1e-9)

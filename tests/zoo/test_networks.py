@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import check_gradients, tree_allclose
 
-from eqsim_zoo.blocks import Critic, Ensemble, MLP, target_update
+from eqsim_zoo.blocks.networks import Critic, Ensemble, MLP, target_update
 
 
 SIZES = (3, 5, 4, 2)
@@ -31,8 +31,8 @@ def reference(net, x, activation):
             return x
         if net.norms:
             scale, shift = (
-                np.asarray(net.norms[k].scale),
-                np.asarray(net.norms[k].shift),
+                np.asarray(net.norms[k].weight),
+                np.asarray(net.norms[k].bias),
             )
             x = scale * (x - x.mean()) / np.sqrt(x.var() + 1e-5) + shift
         x = activation(x)
@@ -67,7 +67,7 @@ def test_layer_sizes(layer_norm):
     weights = [layer.weight.shape for layer in net.layers]
     assert weights == [(3, 5), (5, 4), (4, 2)]
     assert [layer.bias.shape for layer in net.layers] == [(5,), (4,), (2,)]
-    assert [norm.scale.shape for norm in net.norms] == [(5,), (4,)] * layer_norm
+    assert [norm.weight.shape for norm in net.norms] == [(5,), (4,)] * layer_norm
     assert all(x.dtype == jnp.float32 for x in jtu.tree_leaves(net))
 
 

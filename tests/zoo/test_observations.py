@@ -13,14 +13,12 @@ from scipy import stats
 from zoo.agents import AGENTS, init, iterate
 
 import eqsim
-import eqsim_zoo as zoo
 from eqsim.testing import probes
 from eqsim_zoo import vision
 from eqsim_zoo.agents import RecurrentPPOState
-from eqsim_zoo.agents._sac import SACState
-from eqsim_zoo.agents._td3 import TD3State
 from eqsim_zoo.blocks import collect, Critic, MLP, normalize, Squash
 from eqsim_zoo.blocks.recurrent import RecurrentActor
+from eqsim_zoo.blocks.replay import OffPolicyState
 
 
 PROBE = probes.observed_action_reward()
@@ -56,18 +54,19 @@ class Shown(eqsim.wrappers.AbstractStateless):
 
 
 def seeing(name, **settings):
-    """A small agent with an encoder."""
-    return dataclasses.replace(AGENTS[name], encoder=ENCODER, **settings)
+    """A small agent with an encoder, and settings of its inputs."""
+    inputs = vision.Images(ENCODER, **settings)
+    return dataclasses.replace(AGENTS[name], inputs=inputs)
 
 
-CROPPED = {"shared_encoder": True, "augmentations": (vision.RandomCrop(1),)}
+CROPPED = {"shared": True, "augmentations": (vision.RandomCrop(1),)}
 SEEING = {
     "ppo": seeing("ppo"),
     "recurrent_ppo": seeing("recurrent_ppo"),
     "sac": seeing("sac"),
     "sac, shared": seeing("sac", **CROPPED),
     "td3": seeing("td3"),
-    "td3, shared": seeing("td3", shared_encoder=True),
+    "td3, shared": seeing("td3", shared=True),
 }
 slow = pytest.mark.slow  # Two agents learn in `make test`.
 
@@ -107,7 +106,9 @@ BLIND = {
     "ppo": seeing("ppo", actor_parts=("camera",)),
     "recurrent_ppo": seeing("recurrent_ppo", actor_parts=("camera",)),
     "sac": seeing("sac", actor_parts=("camera",), critic_parts=("known",)),
-    "td3": seeing("td3", actor_parts=("camera",), normalize_observations=True),
+    "td3": dataclasses.replace(
+        seeing("td3", actor_parts=("camera",)), normalize_observations=True
+    ),
 }
 
 
@@ -128,9 +129,9 @@ def test_actors_see_their_parts_only(name, getkey):
 
 
 def value(state, obs):
-    if isinstance(state, SACState | TD3State):
-        obs = normalize(state.statistics, obs)
-        return state.critic.model(obs, jnp.zeros(1))
+    if isinstance(state, OffPolicyState):
+        obs = normalize(state.learner.statistics, obs)
+        return state.learner.critic.model(obs, jnp.zeros(1))
     if isinstance(state, RecurrentPPOState):
         return first_value(state.learner.model, normalize(state.statistics, obs))
     return state.learner.model.value(normalize(state.statistics, obs))
@@ -138,7 +139,7 @@ def value(state, obs):
 
 def first_value(networks, obs):
     """Value in the first step of an episode."""
-    x = jnp.concatenate([networks.value_encoder(obs), jnp.zeros(1)])
+    x = jnp.concatenate([networks.value_features(obs), jnp.zeros(1)])
     return networks.value(networks.value.first_memory(), x)[1]
 
 
@@ -149,11 +150,11 @@ def test_a_vector_gives_the_network_itself(getkey):
     env = probes.observed_action_reward()
     for name in ("sac", "td3"):
         state = init(AGENTS[name], getkey(), env)
-        assert isinstance(state.critic.model, Critic)
+        assert isinstance(state.learner.critic.model, Critic)
     state = init(AGENTS["ppo"], getkey(), env)
     assert isinstance(state.learner.model.value, MLP)
     networks = init(AGENTS["recurrent_ppo"], getkey(), env).learner.model
-    assert not jtu.tree_leaves((networks.policy_encoder, networks.value_encoder))
+    assert networks.policy_features is None and networks.value_features is None
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +162,8 @@ def remembered():
     """Steps that a policy with memory collected from images and vectors, with ends of
     episodes, and the batch that is computed from them."""
     parts = {"actor_parts": ("camera",), "critic_parts": ("camera", "known")}
-    agent = seeing("recurrent_ppo", num_envs=2, num_minibatches=1, **parts)
+    agent = seeing("recurrent_ppo", **parts)
+    agent = dataclasses.replace(agent, num_envs=2, num_minibatches=1)
     probe = type(PROBE)(constant=1.0, weight=1.0, follow=0.8, length=3.0)
     env = Shown(probe, both)
     state = init(agent, jr.key(0), env)
@@ -174,7 +176,7 @@ def remembered():
     def turn(agent, state, env, key):
         actor = RecurrentActor(state.learner.model, state.statistics, None, True)
         running, steps, _ = collect(Squash(env), actor, state.running, key, 5)
-        return running, steps, agent._batch(state, steps)[0]
+        return running, steps, agent.evaluate(state, steps)[0]
 
     return state.learner.model, *turn(agent, state, env, jr.key(2))
 
@@ -188,9 +190,9 @@ def test_encoded_sequences_are_those_of_collection(remembered):
 
     @eqx.filter_jit
     def step(memories, last, image, known):
-        seen = networks.policy_encoder.senses.networks["camera"](image)
+        seen = networks.policy_features.encoders["camera"](image)
         policy, mean = networks.policy(memories[0], jnp.concatenate([seen, last]))
-        seen = networks.value_encoder.senses.networks["camera"](image)
+        seen = networks.value_features.encoders["camera"](image)
         value, worth = networks.value(
             memories[1], jnp.concatenate([seen, jnp.clip(known, -10, 10), last])
         )
@@ -206,8 +208,7 @@ def test_encoded_sequences_are_those_of_collection(remembered):
             normal = stats.norm(mean, np.exp(networks.log_std))
             expected = normal.logpdf(steps.action[i, t]).sum()
             np.testing.assert_allclose(batch.log_prob[i, t], expected, rtol=1e-9)
-            found = batch.target[i, t] - batch.advantage[i, t]
-            np.testing.assert_allclose(found, worth, rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(batch.value[i, t], worth, rtol=1e-9, atol=1e-12)
             last = jnp.tanh(steps.action[i, t])
             if steps.done[i, t]:
                 memories, last = none, jnp.zeros(1)
@@ -218,17 +219,17 @@ def test_encoded_sequences_are_those_of_collection(remembered):
 def test_a_shared_encoder_learns_from_the_critic_alone(getkey):
     """The actor takes its features as constants: with another loss of the actor, by
     another temperature, the encoder moves in the same way."""
-    agent = dataclasses.replace(SEEING["sac, shared"], augmentations=())
+    agent = seeing("sac", shared=True)
     env = Shown(probes.observed_action_reward(), gray)
     state, _ = iterate(agent, init(agent, getkey(), env), env)
     batch = state.memory.replay.sample(getkey(), 8)
     # The last steps of episodes: the temperature is not part of the critic's target.
     batch = dataclasses.replace(batch, terminated=jnp.ones(8, bool))
-    state = dataclasses.replace(state, memory=None)
+    state = state.learner
     hot = eqx.tree_at(lambda s: s.temperature.model, state, jnp.ones(()))
     update = eqx.filter_jit(agent.update)
     (one, _), (two, _) = update(state, batch), update(hot, batch)
-    senses = lambda s: jtu.tree_leaves(s.critic.model.senses)
+    senses = lambda s: jtu.tree_leaves(s.critic.model.features)
     for x, y in zip(senses(one), senses(two)):
         np.testing.assert_allclose(x, y, rtol=1e-12)
     assert not eqx.tree_equal(one.actor.model, two.actor.model)
@@ -244,16 +245,13 @@ ERRORS = {
         seeing("ppo", critic_parts=("cam",)),
         both,
     ),
-    "needs an `encoder`": (AGENTS["td3"], both),
-    "The observation 'camera' is an image .* needs an `encoder`": (
+    "needs an encoder": (AGENTS["td3"], both),
+    "The observation 'camera' is an image .* needs an encoder": (
         AGENTS["recurrent_ppo"],
         both,
     ),
-    "`SAC.encoder` is SmallCNN.* has none": (seeing("sac"), lambda obs: obs),
-    "`TD3.augmentations` is": (
-        dataclasses.replace(AGENTS["td3"], augmentations=(vision.RandomCrop(1),)),
-        lambda obs: {"known": obs},
-    ),
+    "`SAC.inputs` is `Images`.* has no image": (seeing("sac"), lambda obs: obs),
+    "`TD3.inputs` is `Images`": (seeing("td3"), lambda obs: {"known": obs}),
 }
 
 
@@ -264,9 +262,25 @@ def test_errors_of_observations(message):
         agent.init(jr.key(0), Shown(probes.constant_reward(), show))
 
 
-def test_a_shared_encoder_sees_the_same_parts():
-    with pytest.raises(ValueError, match="`critic_parts` must be equal"):
-        zoo.SAC(shared_encoder=True, actor_parts=("camera",))
+WRONG = {
+    "`critic_parts` must be equal": lambda: seeing(
+        "sac", shared=True, actor_parts=("camera",)
+    ),
+    "`PPO` does not support `shared`": lambda: seeing("ppo", shared=True),
+    "`RecurrentPPO` does not support `augmentations`": lambda: seeing(
+        "recurrent_ppo", augmentations=(vision.RandomCrop(1),)
+    ),
+    "`Images.encoder` must be an encoder": lambda: vision.Images(None),
+    "`Images.augmentations` must be a tuple": lambda: vision.Images(
+        ENCODER, augmentations=vision.RandomCrop(1)
+    ),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_errors_of_image_settings(message):
+    with pytest.raises(ValueError, match=message):
+        WRONG[message]()
 
 
 def two_parts(obs):

@@ -26,9 +26,9 @@ from zoo.recordings import (
 
 import eqsim_zoo as zoo
 from eqsim_zoo import vision
-from eqsim_zoo.agents._goal_agent import AbstractGoalAgent
-from eqsim_zoo.agents._iql import expectile_loss
-from eqsim_zoo.blocks._levels import Levels
+from eqsim_zoo.agents.goal_agents import AbstractGoalAgent
+from eqsim_zoo.agents.iql import expectile_loss
+from eqsim_zoo.agents.offline_agent import Levels
 from eqsim_zoo.data import Hindsight
 
 
@@ -60,7 +60,7 @@ def members(ensemble, x):
 
 def values(critic, obs, action):
     """Of recorded actions, (number, rows)."""
-    head = critic.network
+    head = critic
     if isinstance(head, zoo.blocks.Critic):
         return members(head.networks, np.concatenate([obs, action], axis=1))[..., 0]
     every, index = members(head.networks, obs), digits(action, head.levels.levels)
@@ -75,7 +75,7 @@ def digits(action, levels):
 
 def log_prob(actor, obs, action):
     """Of recorded actions, and the best ones."""
-    head = actor.network
+    head = actor
     out = perceptron(head.network, obs)
     if hasattr(head, "raw"):
         mean = np.tanh(out)
@@ -132,7 +132,7 @@ def test_bc_of_one_action_equals_numpy():
     state = first(agent, 3, 2)
     _, metrics = update(agent, state, batch)
     obs, action, *_ = arrays(batch)
-    best = np.tanh(perceptron(state.actor.model.network.network, obs))
+    best = np.tanh(perceptron(state.actor.model.network, obs))
     drawn = agent.act(state, batch.obs[0], key=jr.key(0))
     assert jnp.array_equal(drawn, agent.act(state, batch.obs[0]))
     close(metrics["loss"], ((best - action) ** 2).sum(axis=1).mean())
@@ -213,12 +213,12 @@ def test_awac_equals_numpy(levels):
 
 
 def _layers(critic):
-    return critic.network.networks.members.layers
+    return critic.networks.members.layers
 
 
 def _indifferent(critic, scale=1.0):
     """A critic to which all actions of a state are equal."""
-    if isinstance(critic.network, zoo.blocks.Critic):
+    if isinstance(critic, zoo.blocks.Critic):
         where = lambda c: _layers(c)[0].weight
         critic = eqx.tree_at(where, critic, where(critic).at[:, 3:].set(0.0))
     where = lambda c: (_layers(c)[-1].weight, _layers(c)[-1].bias)
@@ -233,7 +233,7 @@ def test_discrete_cql_equals_numpy(seed):
     state = dataclasses.replace(state, target=first(agent, 3, 2, 9).target)
     new, metrics = update(agent, state, batch)
     obs, action, reward, next_obs, left = arrays(batch)
-    every = lambda critic, x: members(critic.network.networks, x)
+    every = lambda critic, x: members(critic.networks, x)
     best = every(state.critic.model, next_obs).min(axis=0).argmax(axis=1)
     after = every(state.target, next_obs)[:, np.arange(len(best)), best]
     target = reward + left * after.min(axis=0)
@@ -259,7 +259,7 @@ def test_cql_estimates_the_integral():
     agent = zoo.CQL(num_actions=20_000, hidden=(), learning_rate=0.0)
     batch, state = random_batch(rows=3), first(agent, 3, 2)
     slope, offset = np.array([1.5, -0.7]), 0.4
-    where = lambda s: (s.critic.model, s.actor.model.network.network.layers[-1].bias)
+    where = lambda s: (s.critic.model, s.actor.model.network.layers[-1].bias)
     # Wide enough to draw all actions: a deviation of 1 before tanh.
     wide = jnp.array([0.0, 0.0, 0.458, 0.458])
     parts = _linear(state.critic.model, slope, offset), wide
@@ -304,7 +304,7 @@ def test_cql_equals_numpy():
     early = zoo.CQL(num_actions=2, warmup_steps=10.0, **SMALL)
     _, found = update(early, state, batch)
     raw = np.arctanh(np.clip(action, -1 + 1e-5, 1 - 1e-5))
-    head = state.actor.model.network
+    head = state.actor.model
     recorded = jax.vmap(lambda o, u: head(o).log_prob(u))(batch.obs, jnp.asarray(raw))
     alpha_log = -float(found["entropy"])
     close(found["actor_loss"], alpha_log - float(recorded.mean()))
@@ -355,7 +355,7 @@ def test_iql_knows_the_chain(expectile):
     expected = np.array([expectile * high + (1 - expectile) * low, second])
     value = jax.vmap(state.value.model)(jnp.asarray(STATES))
     np.testing.assert_allclose(value, expected, atol=2e-3)
-    q = jax.vmap(lambda obs: state.critic.model.network.all(obs))(jnp.asarray(STATES))
+    q = jax.vmap(lambda obs: state.critic.model(obs))(jnp.asarray(STATES))
     np.testing.assert_allclose(q[0], [[START_REWARD, on]] * 2, atol=2e-3)
     np.testing.assert_allclose(q[1], [[0.0, 1.0]] * 2, atol=2e-3)
     # Weights of exp(2 A) make the policy.
@@ -372,7 +372,7 @@ def test_discrete_cql_knows_the_chain(weight):
     agent = zoo.DiscreteCQL(levels=2, conservative_weight=weight, **TABLE)
     agent = eqx.tree_at(lambda a: a.target_rate, agent, jnp.asarray(0.1))
     state = learned(agent, first(agent), chain(), 2500)
-    found = jax.vmap(state.critic.model.network.all)(jnp.asarray(STATES))
+    found = jax.vmap(state.critic.model)(jnp.asarray(STATES))
 
     def stationary(y):
         q = np.array(y)
@@ -439,6 +439,9 @@ def test_td3_bc_goes_from_cloning_to_the_best():
     np.testing.assert_allclose(means, [action.mean(), 0.5], atol=0.06)
 
 
+SHARED = vision.Images(vision.Impala(), shared=True)
+
+
 class Goals(AbstractGoalAgent):
     """A goal-conditioned agent that holds any other."""
 
@@ -453,20 +456,20 @@ BAD = {
     "`Goals` learns from single transitions, but `RecurrentPPO` is": lambda: Goals(
         zoo.RecurrentPPO()
     ),
-    "`BC` with `levels=3` has": lambda: zoo.BC(levels=3, deterministic=True),
-    "`TD3BC.policy_delay` must be .* got 0": lambda: zoo.TD3BC(policy_delay=0),
-    "`CQL.num_actions` must be .* got 0": lambda: zoo.CQL(num_actions=0),
-    "`AWAC.num_actions` must be .* got 0": lambda: zoo.AWAC(num_actions=0),
-    "`BC.levels` must be .* got 1": lambda: zoo.BC(levels=1),
-    "give 59,049 actions, but at most 4,096": lambda: first(zoo.IQL(levels=3), nu=10),
-    "`BC` has a single network": lambda: zoo.BC(shared_encoder=True),
-    "`DiscreteCQL` has no networks": lambda: zoo.DiscreteCQL(shared_encoder=True),
-    "`IQL.shared_encoder` is True, which is for images": lambda: first(
-        zoo.IQL(shared_encoder=True)
+    "`BC` with `levels=3` has": lambda: offline.BC(levels=3, deterministic=True),
+    "`TD3BC.policy_delay` must be .* got 0": lambda: offline.TD3BC(policy_delay=0),
+    "`CQL.num_actions` must be .* got 0": lambda: offline.CQL(num_actions=0),
+    "`AWAC.num_actions` must be .* got 0": lambda: offline.AWAC(num_actions=0),
+    "`BC.levels` must be .* got 1": lambda: offline.BC(levels=1),
+    "give 59,049 actions, but at most 4,096": lambda: first(
+        offline.IQL(levels=3), nu=10
     ),
-    "`BC.encoder` is Impala": lambda: first(zoo.BC(encoder=vision.Impala())),
-    "`CQL.augmentations` is": lambda: first(
-        zoo.CQL(augmentations=(vision.RandomCrop(4),))
+    "`BC` does not support `shared`": lambda: offline.BC(inputs=SHARED),
+    "`DiscreteCQL` does not support `shared`": lambda: offline.DiscreteCQL(
+        inputs=SHARED
+    ),
+    "`IQL.inputs` is `Images`, but .* no image": lambda: first(
+        offline.IQL(inputs=SHARED)
     ),
     "`DiscreteCQL.levels` must be at least 2, got 0": lambda: zoo.DiscreteCQL(levels=0),
     "`Offline.batch_size` must be .* got 0": lambda: zoo.Offline(

@@ -26,6 +26,7 @@ from eqsim import testing
 from eqsim.testing import probes
 from eqsim.wrappers import Reach
 from eqsim_zoo import vision
+from eqsim_zoo.blocks.networks import FeaturesNetwork
 from eqsim_zoo.data import RandomPolicy
 
 
@@ -249,10 +250,12 @@ def test_fine_tuning(data):
     more = zoo.train(zoo.Run(sac, env, 8, turns=2, **args), state=state)
     assert more.state.memory.replay.size == 328
     assert more.state.memory.steps == 8
-    with pytest.raises(ValueError, match="`state` is a `SACState` whose shapes differ"):
+    with pytest.raises(
+        ValueError, match="`state` is a `OffPolicyState` whose shapes differ"
+    ):
         zoo.train(
             zoo.Run(sac, env, 8),
-            state=eqx.tree_at(lambda s: s.bounds, state, jnp.ones((3, 2))),
+            state=eqx.tree_at(lambda s: s.learner.bounds, state, jnp.ones((3, 2))),
         )
     seen = zoo.SAC(num_envs=2, normalize_observations=True, **sizes)
     with pytest.raises(ValueError, match="was not given normalized observations"):
@@ -360,22 +363,24 @@ def test_pictures_and_numbers():
     )
     one = jax.tree_util.tree_map(lambda x: x[0], batch.obs)
     bounds = jnp.tile(jnp.array([[-1.0, 1.0]]), (2, 1))
-    sees = {"encoder": vision.Impala(widths=(2,), blocks=1, outputs=4)}
-    crop = {"augmentations": (vision.RandomCrop(2),), "normalize_observations": True}
+    encoder, crop = (
+        vision.Impala(widths=(2,), blocks=1, outputs=4),
+        vision.RandomCrop(2),
+    )
     for shared in (False, True):
-        agent = zoo.IQL(shared_encoder=shared, **SMALL, **sees, **crop)
+        inputs = vision.Images(encoder, shared=shared, augmentations=(crop,))
+        agent = offline.IQL(inputs=inputs, normalize_observations=True, **SMALL)
         state = agent.create(jr.key(0), one, bounds)
         new, metrics = eqx.filter_jit(agent.update)(state, batch)
         assert all(np.isfinite(float(x)) for x in metrics.values())
-        eyes = [
-            bool(x.model.senses.networks) for x in (new.actor, new.critic, new.value)
-        ]
-        assert eyes == ([False, True, False] if shared else [True] * 3)
+        networks = new.actor.model, new.critic.model, new.value.model
+        own = [isinstance(x, FeaturesNetwork) for x in networks]
+        assert own == ([False, True, False] if shared else [True] * 3)
         action = agent.act(new, one)
         assert action.shape == (2,) and jnp.all(jnp.abs(action) <= 1.0)
         assert set(state.statistics) == {"joints"}
-    with pytest.raises(ValueError, match="'camera' is an image .* needs an `encoder`"):
-        zoo.BC(**SMALL).create(jr.key(0), one, bounds)
+    with pytest.raises(ValueError, match="'camera' is an image .* needs an encoder"):
+        offline.BC(**SMALL).create(jr.key(0), one, bounds)
 
 
 @pytest.mark.slow
@@ -386,7 +391,7 @@ def test_frozen_parts_are_constants():
     )
     obs, action = random_batch().obs, random_batch().action
     loss = lambda critic: (jnp.mean(jax.vmap(critic)(obs, action) ** 2), {})
-    layers = lambda c: c.network.networks.members.layers
+    layers = lambda c: c.networks.members.layers
     still = lambda c: layers(c)[0]
     new, metrics = learner.apply_loss_fn(loss, optax.adamw(0.1), frozen=still)
     assert eqx.tree_equal(still(new.model), still(learner.model))

@@ -66,7 +66,7 @@ def imitation() -> tuple[float, float]:
     agent = zoo.BC(
         hidden=(64,),
         deterministic=True,
-        encoder=vision.Impala(widths=(8, 16), blocks=1, outputs=64),
+        inputs=vision.Images(vision.Impala(widths=(8, 16), blocks=1, outputs=64)),
         learning_rate=1e-3,
     )
     student = zoo.Offline(agent, batch_size=64, num_updates=50)

@@ -14,8 +14,11 @@ from toys import Rail
 from eqsim import AutoReset, TimeLimit
 from eqsim.testing import parametrize_with_checks, probes
 from eqsim_zoo import PPO
-from eqsim_zoo.agents import PPOBatch
-from eqsim_zoo.blocks import Activation, collect, Learner, linear_schedule, normalize
+from eqsim_zoo.agents.ppo import ppo_loss, PPOBatch
+from eqsim_zoo.blocks.collecting import collect
+from eqsim_zoo.blocks.hyperparameters import linear_schedule
+from eqsim_zoo.blocks.networks import Activation, Learner
+from eqsim_zoo.blocks.observations import normalize
 
 
 # One configuration, so that it is compiled once.
@@ -23,7 +26,14 @@ QUICK = {"num_envs": 64, "unroll_length": 8, "learning_rate": 3e-3}
 KINDS = (PPO(**QUICK), PPO(**QUICK, levels=5))
 both_kinds = pytest.mark.parametrize("agent", KINDS, ids=("continuous", "levels"))
 
-loss_fn = eqx.filter_jit(lambda agent, *args: agent._loss(*args))
+
+@eqx.filter_jit
+def loss_fn(agent, networks, batch, bounded, key):
+    keys = jr.split(key, ROWS)
+    each = lambda obs, action, key: networks.evaluate(obs, action, bounded, key)
+    return ppo_loss(agent, batch, *jax.vmap(each)(batch.obs, batch.action, keys))
+
+
 init = eqx.filter_jit(lambda agent, key, env: agent.init(key, env))
 iterate = eqx.filter_jit(lambda agent, state, env: agent.iterate(state, env))
 
@@ -138,7 +148,7 @@ def test_advantages_use_final_observations():
     policy = lambda obs, key: 3.0 * jr.normal(key, (1,))
     _, steps, _ = eqx.filter_jit(collect)(env, policy, state.running, jr.key(2), 7)
     assert np.any(steps.terminated) and np.any(steps.truncated)
-    batch = eqx.filter_jit(agent._batch)(state, steps)
+    batch = eqx.filter_jit(agent.evaluate)(state, steps)
 
     seen = lambda obs: (
         (np.asarray(obs) - [0.1, -0.2]) / np.sqrt(np.array([4.0, 0.25]) + 1e-8)
@@ -154,7 +164,7 @@ def test_advantages_use_final_observations():
             terms = (0.72 ** (s - t) * error[i, s] for s in range(t, last + 1))
             expected[i, t] = sum(terms)
     np.testing.assert_allclose(batch.advantage, expected.ravel(), rtol=1e-6)
-    np.testing.assert_allclose(batch.target, (expected + value).ravel(), rtol=1e-6)
+    np.testing.assert_allclose(batch.value, value.ravel(), rtol=1e-6)
     np.testing.assert_allclose(batch.obs, seen(steps.obs).reshape(-1, 2), rtol=1e-6)
     # The probability is that of the policy that drew, before it learns.
     mean = np.asarray(jax.vmap(state.learner.model.policy)(batch.obs))
@@ -203,8 +213,9 @@ def test_loss_is_numpy(levels, squashed, getkey):
     out = np.asarray(jax.vmap(networks.policy)(batch.obs))
     value = np.asarray(jax.vmap(networks.value)(batch.obs))[:, 0]
     # Half the values are exact, so that clipping raises their error from zero.
-    target = jnp.asarray(np.where(np.arange(ROWS) % 2, value, batch.target))
-    batch = eqx.tree_at(lambda b: b.target, batch, target)
+    exact = jnp.asarray(value) - batch.advantage
+    old = jnp.where(jnp.arange(ROWS) % 2 == 1, exact, batch.value)
+    batch = eqx.tree_at(lambda b: b.value, batch, old)
     if levels:
         log = special.log_softmax(out.reshape(ROWS, NU, levels), axis=-1)
         chosen = np.rint(1.5 * (np.asarray(batch.action) + 1.0)).astype(int)
@@ -230,10 +241,10 @@ def test_loss_is_numpy(levels, squashed, getkey):
         min(r * a, min(max(r, 0.7), 1.3) * a)
         for r, a in zip(ratio, advantage, strict=True)
     ]
-    target = np.asarray(batch.target)
+    old = np.asarray(batch.value)
+    target = old + np.asarray(batch.advantage)
     errors = (value - target) ** 2
     if levels:
-        old = target - np.asarray(batch.advantage)
         near = np.minimum(np.maximum(value, old - 0.2), old + 0.2)
         assert np.any((near - target) ** 2 > errors)
         errors = np.maximum(errors, (near - target) ** 2)
@@ -340,7 +351,7 @@ def test_activation_and_epsilon_are_options():
     networks = eqx.filter_eval_shape(agent.init, jr.key(0), env).learner.model
     for network in (networks.policy, networks.value):
         assert float(network.activation(jnp.array(0.5))) == pytest.approx(np.tanh(0.5))
-    optimizer = agent._optimizer(jnp.array(0.0))
+    optimizer = agent.optimizer(jnp.array(0.0))
     learner = Learner.create(jnp.array(0.0), optimizer)
     learner, _ = learner.apply_gradients(jnp.array(2.0), optimizer)
     assert float(learner.model) == pytest.approx(-3e-4 * 2.0 / 1e6, rel=1e-5)

@@ -10,7 +10,7 @@ from eqsim.wrappers import OneHotSkills, Skills
 
 SKILLS = 5
 STEPS = 10_000
-SMERL = zoo.Mix(task=1.0, diversity=2.0, target_return=-200.0, margin=40.0)
+SMERL = zoo.RewardMix(task=1.0, diversity=2.0, target_return=-200.0, margin=40.0)
 
 
 def sac(num_envs, num_updates):

@@ -9,7 +9,7 @@ import pytest
 
 import eqsim
 import eqsim_zoo as zoo
-from eqsim_zoo.blocks._ranges import _RANGES
+from eqsim_zoo.blocks.hyperparameters import _RANGES
 
 
 # Agents with hyperparameters, found by their interface.
@@ -26,7 +26,7 @@ AGENTS = sorted(
 # Agents without required fields.
 DEFAULTS = {
     cls: cls()
-    for cls in dict.fromkeys([*AGENTS, zoo.Mix])
+    for cls in dict.fromkeys([*AGENTS, zoo.RewardMix])
     if all(
         p.default is not inspect.Parameter.empty
         for p in inspect.signature(cls).parameters.values()
@@ -71,7 +71,7 @@ def test_each_real_number_has_a_range(cls, name):
         (zoo.AWAC, "temperature", -1.0),
         (zoo.AWAC, "levels", 1),
         (zoo.METRA, "learning_rate", -1e-4),
-        (zoo.Mix, "margin", -1.0),
+        (zoo.RewardMix, "margin", -1.0),
     ),
     ids=ids,
 )
@@ -82,7 +82,7 @@ def test_values_out_of_range_are_refused(cls, name, value):
 
 def test_limits_of_ranges_are_accepted():
     zoo.PPO(discount=1.0, learning_rate=0.0, max_grad_norm=jnp.inf)
-    zoo.Mix(target_return=-jnp.inf)
+    zoo.RewardMix(target_return=-jnp.inf)
     zoo.APG(noise=0.0)
 
 

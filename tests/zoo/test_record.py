@@ -24,15 +24,15 @@ from eqsim.wrappers import Pixels, ResetMode
 from eqsim_zoo import evaluate
 from eqsim_zoo.blocks import Squash
 from eqsim_zoo.data import (
-    _record,
     About,
     from_trajectory,
     load_data,
     noisy_policy,
     RandomPolicy,
     record,
+    recording as _record,
 )
-from eqsim_zoo.data._record import _fill
+from eqsim_zoo.data.recording import _fill
 from eqsim_zoo.training.evaluation import evaluate_policy
 
 
@@ -96,7 +96,7 @@ def test_pieces_make_no_difference(monkeypatch):
     call = {"steps": 50, "num_envs": 3, "episode_length": LIMIT, "pool_size": 4}
     whole = record(ENV, policy, jr.key(3), **call)
     # Of each of the three, two numbers of 8 bytes, three times; 4 steps at once.
-    monkeypatch.setattr("eqsim_zoo.data._record._MOST", 4 * 3 * 2 * 8 * 3)
+    monkeypatch.setattr("eqsim_zoo.data.recording._MOST", 4 * 3 * 2 * 8 * 3)
     assert_same(record(ENV, policy, jr.key(3), **call), whole)
     expected = np.asarray(jax.vmap(policy)(whole.steps().obs, jr.split(jr.key(0), 50)))
     np.testing.assert_allclose(whole.steps().action, expected, rtol=1e-12)

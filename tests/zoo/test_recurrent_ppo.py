@@ -26,7 +26,7 @@ from eqsim_zoo import evaluate, load_run, RecurrentPPO
 from eqsim_zoo._cli import view_run
 from eqsim_zoo.agents import RecurrentPPOBatch
 from eqsim_zoo.blocks import collect, Squash
-from eqsim_zoo.blocks.recurrent import GRU, Inputs, RecurrentNetwork, Sequence
+from eqsim_zoo.blocks.recurrent import GRU, RecurrentNetwork, Sequence, StepInputs
 from eqsim_zoo.data import load_data
 from eqsim_zoo.training.evaluation import evaluate_policy
 
@@ -108,7 +108,7 @@ def collected():
             lambda a: a.bounds, agent.controller(state, sample=True), None
         )
         running, steps, _ = collect(Squash(env), actor, state.running, key, LENGTH)
-        batch, memory = agent._batch(state, steps)
+        batch, memory = agent.evaluate(state, steps)
         where = lambda s: (s.running, s.value_memory)
         return eqx.tree_at(where, state, (running, memory)), steps, batch
 
@@ -173,7 +173,7 @@ def test_batches_are_what_happened(collected):
                 terms = (0.72 ** (s - t) * error[i, s] for s in range(t, last + 1))
                 expected[i, t] = sum(terms)
         np.testing.assert_allclose(batch.advantage, expected, rtol=1e-6)
-        np.testing.assert_allclose(batch.target, expected + values, rtol=1e-6)
+        np.testing.assert_allclose(batch.value, values, rtol=1e-6)
     first, second = out[0][2], out[1][1]
     assert_same(second.steps.policy_memory, first.running.memory.hidden)
     assert_same(second.steps.value_memory, first.value_memory)
@@ -281,7 +281,7 @@ def test_refusals():
     with pytest.raises(ValueError, match="`RecurrentPPO.memory_size` must be .* got 0"):
         RecurrentPPO(memory_size=0)
     memory = jnp.zeros((7, 16))
-    inputs = Inputs(jnp.zeros((7, 2, 2)), jnp.zeros((7, 2, 1)))
+    inputs = StepInputs(jnp.zeros((7, 2, 2)), jnp.zeros((7, 2, 1)))
     steps = Sequence(inputs, jnp.zeros((7, 2), bool), memory, memory)
     batch = RecurrentPPOBatch(steps, jnp.zeros((7, 2, 1)), *jnp.zeros((3, 7, 2)))
     with pytest.raises(ValueError, match="must divide the 7 sequences .* got 4"):

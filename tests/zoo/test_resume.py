@@ -19,7 +19,7 @@ from zoo.skills import dads, plane
 from zoo.states import bits, without_times
 
 import eqsim
-from eqsim_zoo import load_run, Mix, resume, Run, train
+from eqsim_zoo import load_run, resume, RewardMix, Run, train
 from eqsim_zoo.runs import (
     CheckpointError,
     EnvironmentWarning,
@@ -185,7 +185,7 @@ def test_kill_and_resume(name, tmp_path):
 @pytest.mark.slow
 def test_skills_are_stopped_and_resumed(tmp_path):
     """With all that an agent of skills remembers."""
-    agent, env = dads(mix=Mix(task=1.0, target_return=-5.0)), plane()
+    agent, env = dads(mix=RewardMix(task=1.0, target_return=-5.0)), plane()
     args = {"steps": 560, "episode_length": 5, "pool_size": 4, "episodes": 2}
     args |= {"turns": 8, "evaluations": 2}
     whole = train(Run(agent, env, **args), out=tmp_path / "whole")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from eqsim_zoo.blocks import discounted_returns, gae, td_lambda, vtrace
+from eqsim_zoo.blocks.returns import discounted_returns, gae, td_lambda, vtrace
 
 
 TERMINATED, TRUNCATED, BOTH, ON = (1, 0), (0, 1), (1, 1), (0, 0)

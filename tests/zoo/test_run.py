@@ -92,7 +92,7 @@ def test_what_has_no_text():
 
 def test_fields_of_what_is_held():
     """By dotted names, which may be cut where only one field is meant."""
-    agent = zoo.DADS(sac=zoo.SAC(discount=0.5, num_envs=3), mix=zoo.Mix(task=2.0))
+    agent = zoo.DADS(sac=zoo.SAC(discount=0.5, num_envs=3), mix=zoo.RewardMix(task=2.0))
     text = json.loads(json.dumps(describe(agent)))
     assert text["sac.discount"] == 0.5 and text["mix.task"] == 2.0
     assert text["mix.target_return"] == "-inf"

@@ -14,7 +14,7 @@ from helpers import check_gradients
 
 import eqsim
 import eqsim_zoo as zoo
-from eqsim_zoo.agents._shac import SHACBatch
+from eqsim_zoo.agents.shac import SHACBatch
 
 
 SMALL = zoo.SHAC(

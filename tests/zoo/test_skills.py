@@ -21,8 +21,9 @@ import eqsim_zoo as zoo
 from eqsim import AutoReset, testing, TimeLimit
 from eqsim.testing import probes
 from eqsim.wrappers import NormalSkills, OneHotSkills, Skills, UniformSkills
-from eqsim_zoo.agents._diayn import diversity_reward
-from eqsim_zoo.blocks import Episodes, log_density, predictability, SkillPolicy
+from eqsim_zoo.agents.dads import predictability
+from eqsim_zoo.agents.diayn import diversity_reward
+from eqsim_zoo.blocks.skill_space import EpisodeReturns, log_density, SkillPolicy
 
 
 AGENTS = {
@@ -77,10 +78,10 @@ def test_learns_and_acts(agent, prior):
     (state, metrics), (again, _) = grown(agent, prior), grown(agent, prior)
     assert testing.tree_allclose(state, again, rtol=0.0, atol=0.0)
     other, _ = grown(agent, prior, key=1)
-    assert not testing.tree_allclose(state.sac, other.sac)
+    assert not testing.tree_allclose(state.learner.sac, other.learner.sac)
     assert all(jnp.isfinite(x) for x in metrics.values())
     assert metrics["steps"] == 14
-    assert int(state.updates) == 6  # Not in the first iteration.
+    assert int(state.learner.updates) == 6  # Not in the first iteration.
     obs = training(prior).reset(jr.key(2))[1].obs
     best = act(agent, state, obs)
     assert jnp.all(jnp.abs(best) <= 1.0)
@@ -104,9 +105,9 @@ def test_policy_does_not_see_the_descriptor():
     obs = jr.normal(jr.key(0), (4 + 2 + 5,))
     moved = obs.at[4:6].add(100.0)
     assert jnp.array_equal(act(agent, state, obs), act(agent, state, moved))
-    assert jnp.array_equal(state.world.input(obs)[4:], obs[6:])
-    assert not jnp.array_equal(state.world.input(obs)[:4], obs[:4])
-    other = state.world.with_skill(obs, jnp.eye(5)[0])
+    assert jnp.array_equal(state.learner.space.input(obs)[4:], obs[6:])
+    assert not jnp.array_equal(state.learner.space.input(obs)[:4], obs[:4])
+    other = state.learner.space.with_skill(obs, jnp.eye(5)[0])
     assert jnp.array_equal(other[:6], obs[:6])
     assert jnp.array_equal(other[6:], jnp.eye(5)[0])
 
@@ -119,9 +120,9 @@ def test_statistics():
     number = int(state.memory.replay.size)
     obs, after = (np.asarray(x)[:number] for x in (rows.obs, rows.next_obs))
     for found, values in (
-        (state.world.observations, obs[:, :4]),
-        (state.world.descriptors, obs[:, 4:6]),
-        (state.world.changes, after[:, 4:6] - obs[:, 4:6]),
+        (state.learner.space.observations, obs[:, :4]),
+        (state.learner.space.descriptors, obs[:, 4:6]),
+        (state.learner.space.changes, after[:, 4:6] - obs[:, 4:6]),
     ):
         # They begin as those of one row of mean 0 and variance 1.
         n = number + 1
@@ -181,7 +182,7 @@ def test_predictability(skills, components, omitted, unit, sampled, seed):
         (width, 5, components * (1 + (2 if unit else 4))),
         dtype=jnp.float64,
     )
-    model = zoo.blocks.SkillDynamics(network, omitted, components, unit)
+    model = zoo.agents.dads.SkillDynamics(network, omitted, components, unit)
     x, change = rng.normal(size=(2, 4, 2))
     z = np.eye(skills)[rng.integers(skills, size=4)]
     others = rng.normal(size=(3, skills)) if sampled else np.eye(skills)
@@ -204,8 +205,8 @@ def test_predictability_of_sure_dynamics():
     """Skills whose changes have nothing in common: the logarithm of their number."""
     # One component: its logit, and as many means as there are skills.
     weight = jnp.concatenate([jnp.zeros((4, 1)), 100.0 * jnp.eye(4)], axis=1)
-    layer = zoo.blocks.Linear(weight, jnp.zeros(5))
-    model = zoo.blocks.SkillDynamics(
+    layer = zoo.blocks.networks.Linear(weight, jnp.zeros(5))
+    model = zoo.agents.dads.SkillDynamics(
         zoo.blocks.MLP((layer,), (), jax.nn.relu), 4, 1, True
     )
     skills = jnp.eye(4)
@@ -219,7 +220,7 @@ def test_perfect_discriminator():
     """The reward of DIAYN is the logarithm of the number of skills where it is sure, and
     0 where it has no idea."""
     for sure, expected in ((1e3, np.log(4)), (0.0, 0.0)):
-        layer = zoo.blocks.Linear(sure * jnp.eye(4), jnp.zeros(4))
+        layer = zoo.blocks.networks.Linear(sure * jnp.eye(4), jnp.zeros(4))
         network = zoo.blocks.MLP((layer,), (), jax.nn.relu)
         model, rows = zoo.agents.Discriminator(network, True), (jnp.eye(4), jnp.eye(4))
         reward = diversity_reward(model, OneHotSkills(4), *rows, jnp.asarray(0.1))
@@ -228,7 +229,7 @@ def test_perfect_discriminator():
 
 def test_discriminator_of_a_continuum():
     """A normal density, by scipy; less that of the prior."""
-    layer = zoo.blocks.Linear(jr.normal(jr.key(0), (3, 4)), jnp.zeros(4))
+    layer = zoo.blocks.networks.Linear(jr.normal(jr.key(0), (3, 4)), jnp.zeros(4))
     model = zoo.agents.Discriminator(zoo.blocks.MLP((layer,), (), jax.nn.relu), False)
     least = jnp.asarray(0.2)
     x, z = jr.normal(jr.key(1), (5, 3)), jr.normal(jr.key(2), (5, 2))
@@ -254,25 +255,25 @@ def test_limits_of_deviations_are_those_of_the_agent(batches, name):
     agent, state, batch = batches[name]
     wide = type(agent)(**vars(agent) | LIMITED[name])
     steps = batch.transition
-    row = steps.obs[0], steps.next_obs[0], state.world.skill(steps.obs[0])
+    row = steps.obs[0], steps.next_obs[0], state.space.skill(steps.obs[0])
     likelihood = lambda agent: float(agent.log_likelihood(state, *row))
     # The density of two numbers is nowhere higher than that of a deviation of 5.
     most = -np.log(2.0 * np.pi * 5.0**2)
     assert likelihood(wide) <= most < likelihood(agent)
-    updated = [one.update(state, batch)[0].skills.model for one in (agent, wide)]
+    updated = [one.update(state, batch)[0].model.model for one in (agent, wide)]
     assert not testing.tree_allclose(*updated)
 
 
 @pytest.fixture(scope="module")
 def batches():
-    """States and batches to learn from, by name: made when they are asked for."""
+    """Learners and batches to learn from, by name: made when they are asked for."""
 
     class Batches(dict):
         def __missing__(self, name):
             agent, prior = AGENTS[name]
             state, _ = grown(agent, prior)
             batch = state.memory.replay.sample(jr.key(3), 13)
-            self[name] = agent, dataclasses.replace(state, memory=None), batch
+            self[name] = agent, state.learner, batch
             return self[name]
 
     return Batches()
@@ -300,7 +301,7 @@ def test_gradients_flow_only_where_they_should(batches, name):
         return [not bool(jnp.all(x == 0.0)) for x in jtu.tree_leaves(found)]
 
     models = lambda s: (s.sac.actor.model, s.sac.critic.model, s.sac.temperature.model)
-    skills = lambda s: s.skills.model
+    skills = lambda s: s.model.model
     assert not any(into(models, skills))
     if name != "dads, continuum":  # Its weights depend on the policy.
         assert not any(into(skills, lambda s: s.sac.actor.model))
@@ -324,9 +325,9 @@ def test_update_learns_from_the_reward(batches):
     one = update(state, batch)
     two = update(state, dataclasses.replace(batch, transition=changed))
     assert testing.tree_allclose(one, two, rtol=0.0, atol=0.0)
-    space = state.world
+    space = state.space
     diversity = diversity_reward(
-        one.skills.model,
+        one.model.model,
         space.prior,
         jax.vmap(space.descriptor)(steps.next_obs),
         jax.vmap(space.skill)(steps.obs),
@@ -350,7 +351,7 @@ def test_the_newest_dynamics_reward(batches):
     """As in algorithm 1 of DADS: first the step of the dynamics, then the reward."""
     agent, state, batch = batches["dads"]
     new, metrics = eqx.filter_jit(agent.update)(state, batch)
-    steps, space = batch.transition, state.world
+    steps, space = batch.transition, state.space
 
     def mean_reward(model):
         rows = jax.vmap(space.descriptor)(steps.obs), jax.vmap(space.skill)(steps.obs)
@@ -360,10 +361,10 @@ def test_the_newest_dynamics_reward(batches):
         found = predictability(model, *rows, change, others, limits, itself=False)
         return float(jnp.mean(found))
 
-    assert mean_reward(new.skills.model) != pytest.approx(
-        mean_reward(state.skills.model), rel=1e-6
+    assert mean_reward(new.model.model) != pytest.approx(
+        mean_reward(state.model.model), rel=1e-6
     )
-    expected = mean_reward(new.skills.model)
+    expected = mean_reward(new.model.model)
     assert float(metrics["diversity"]) == pytest.approx(expected, rel=1e-9)
 
 
@@ -384,12 +385,12 @@ def test_importance_weights(batches):
     """1 while the policy is that which acted; clipped; and of the density of what was
     done."""
     agent, state, batch = batches["dads, continuum"]
-    policy = SkillPolicy(state.sac.actor.model, state.world)
+    policy = SkillPolicy(state.sac.actor.model, state.space)
     now = jax.vmap(lambda o, a: log_density(policy, o, a))
     steps = batch.transition
     fresh = dataclasses.replace(batch, log_prob=now(steps.obs, steps.action))
     plain = dataclasses.replace(agent, importance_weights=False)
-    loss = lambda agent, batch: agent._loss(state, batch, state.skills.model)[0]
+    loss = lambda agent, batch: agent._loss(state, batch, state.model.model)
     np.testing.assert_allclose(loss(agent, fresh), loss(plain, fresh), rtol=1e-12)
     rare = dataclasses.replace(fresh, log_prob=fresh.log_prob - 100.0)
     np.testing.assert_allclose(loss(agent, rare), 10.0 * loss(plain, fresh), rtol=1e-9)
@@ -407,7 +408,9 @@ def test_densities_of_actions():
     state, _ = iterate(agent, first, env)
     after, _ = iterate(agent, state, env)
     rows = jtu.tree_map(lambda x: x[28:42], after.memory.replay.rows)
-    distribution = jax.vmap(SkillPolicy(state.sac.actor.model, state.world))
+    distribution = jax.vmap(
+        SkillPolicy(state.learner.sac.actor.model, state.learner.space)
+    )
     normal = distribution(rows.transition.obs).normal
     action = np.asarray(rows.transition.action)
     u = np.arctanh(action)
@@ -420,11 +423,11 @@ def test_densities_of_actions():
 
 
 def test_mix():
-    mix = zoo.Mix(task=2.0, diversity=3.0, target_return=10.0, margin=1.0)
+    mix = zoo.RewardMix(task=2.0, diversity=3.0, target_return=10.0, margin=1.0)
     reward, own = jnp.array([1.0, 1.0, 1.0]), jnp.array([5.0, 5.0, 5.0])
     found = mix(reward, own, jnp.array([9.0, 8.9, -jnp.inf]))
     np.testing.assert_allclose(found, [17.0, 2.0, 2.0])
-    np.testing.assert_allclose(zoo.Mix()(reward, own, jnp.full(3, -jnp.inf)), own)
+    np.testing.assert_allclose(zoo.RewardMix()(reward, own, jnp.full(3, -jnp.inf)), own)
 
 
 @hypothesis.given(seed=st.integers(0, 2**16), length=st.integers(1, 5))
@@ -434,7 +437,7 @@ def test_returns_of_episodes(seed, length):
     """Of all that is remembered, as a plain loop says, also after the ring has gone
     round."""
     rng, envs, blocks, kept = np.random.default_rng(seed), 3, 9, 8
-    episodes = Episodes.create(envs, kept, jnp.float64)
+    episodes = EpisodeReturns.create(envs, kept, jnp.float64)
     so_far, places, names = np.zeros(envs), [], []
     known, running = {}, np.arange(envs)
     after = jax.jit(lambda e, steps, so_far: e.after(steps, so_far))
@@ -461,16 +464,16 @@ def test_returns_of_episodes(seed, length):
 
 @pytest.mark.slow
 def test_smerl_learns_from_good_episodes_only():
-    agent = diayn(mix=zoo.Mix(task=1.0, target_return=1e6))
+    agent = diayn(mix=zoo.RewardMix(task=1.0, target_return=1e6))
     prior = OneHotSkills(5)
     state, _ = grown(agent, prior)
     batch = state.memory.replay.sample(jr.key(3), 13)
-    bare = dataclasses.replace(state, memory=None)
+    bare = state.learner
     _, metrics = agent.update(bare, batch)
-    task = diayn(mix=zoo.Mix(task=1.0, diversity=0.0))
+    task = diayn(mix=zoo.RewardMix(task=1.0, diversity=0.0))
     _, expected = task.update(bare, batch)
     assert metrics["critic_loss"] == expected["critic_loss"]
-    both = diayn(mix=zoo.Mix(task=1.0))
+    both = diayn(mix=zoo.RewardMix(task=1.0))
     assert both.update(bare, batch)[1]["critic_loss"] != expected["critic_loss"]
 
 
@@ -486,7 +489,7 @@ def test_returns_of_what_is_remembered():
     # Rows are those of all environments, two steps of each, one block after the other.
     order = lambda x: np.asarray(x)[:number].reshape(-1, 7, 2).swapaxes(0, 1)
     reward = order(rows.transition.reward).reshape(7, -1)
-    found = order(state.episodes.return_of(rows.episode)).reshape(7, -1)
+    found = order(state.learner.episodes.return_of(rows.episode)).reshape(7, -1)
     assert reward.shape == (7, 14)
     whole = reward[:, :12].reshape(7, 4, 3).sum(axis=2)
     np.testing.assert_allclose(found[:, :12], np.repeat(whole, 3, axis=1))
@@ -537,5 +540,4 @@ def test_holds_a_sac():
     assert not issubclass(zoo.DADS, zoo.SAC)
     state, _ = grown(dataclasses.replace(diayn(), sac=TINY), OneHotSkills(2), 1)
     assert state.memory.replay.capacity == 140
-    assert state.sac.memory is None
-    assert state.sac.statistics is None
+    assert state.learner.sac.statistics is None

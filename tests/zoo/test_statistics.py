@@ -13,7 +13,7 @@ from eqsim_zoo.blocks import (
     normalize,
     update_statistics,
 )
-from eqsim_zoo.blocks._statistics import LIMIT
+from eqsim_zoo.blocks.observations import LIMIT
 
 
 update = jax.jit(update_statistics)

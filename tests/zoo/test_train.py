@@ -19,7 +19,7 @@ from eqsim import AbstractOnlineAgent
 from eqsim.testing import probes
 from eqsim_zoo import load_run, PPO, Run, SAC, train
 from eqsim_zoo.blocks import Learner, mean_metrics, training_env
-from eqsim_zoo.blocks._environments import member_key, pool_key
+from eqsim_zoo.blocks.collecting import member_key, pool_key
 from eqsim_zoo.runs import read_metrics
 from eqsim_zoo.runs.run import Counters
 from eqsim_zoo.training import Checkpoint, RunWarning

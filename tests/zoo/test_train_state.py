@@ -13,7 +13,8 @@ import optax
 import pytest
 from helpers import tree_allclose
 
-from eqsim_zoo.blocks import Learner, Linear, MLP, static
+from eqsim_zoo.blocks.hyperparameters import static
+from eqsim_zoo.blocks.networks import Learner, Linear, MLP
 
 
 ADAM = optax.adam(1e-3)

@@ -38,7 +38,7 @@ from .agents import (
     TD3 as TD3,
     TD3BC as TD3BC,
 )
-from .blocks import Mix as Mix
+from .blocks.skill_space import RewardMix as RewardMix
 from .runs import Offline as Offline, Run as Run
 from .training import (
     evaluate as evaluate,

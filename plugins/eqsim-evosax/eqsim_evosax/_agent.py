@@ -9,22 +9,20 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
 from eqsim.wrappers import RunningStatistics
-from eqsim_zoo.blocks import (
-    acts_on_batches,
-    add_steps,
+from eqsim_zoo.blocks.collecting import add_steps, check_observations
+from eqsim_zoo.blocks.hyperparameters import (
     as_scalar,
-    check_action_bounds,
-    check_divisible,
-    check_observations,
     check_positive,
     check_ranges,
-    DeterministicPolicy,
-    init_statistics,
-    Linear,
-    MLP,
-    normalize,
-    scale,
     static,
+)
+from eqsim_zoo.blocks.networks import Linear, MLP
+from eqsim_zoo.blocks.observations import acts_on_batches, init_statistics, normalize
+from eqsim_zoo.blocks.parallel import check_divisible
+from eqsim_zoo.blocks.policies import (
+    check_action_bounds,
+    DeterministicPolicy,
+    scale_action,
 )
 from eqsim_zoo.blocks.populations import evaluate_policies
 
@@ -167,7 +165,7 @@ class EvolutionStrategy(AbstractOnlineAgent):
             deviations = self._search(mean.size).deviations(state.search)
             mean = mean + deviations * jr.normal(key, mean.shape, mean.dtype)
         policy = _policy(state, mean)
-        return scale(state.bounds, policy(normalize(state.statistics, obs)))
+        return scale_action(state.bounds, policy(normalize(state.statistics, obs)))
 
     def iterate(
         self, state: EvolutionState, env: AbstractEnv

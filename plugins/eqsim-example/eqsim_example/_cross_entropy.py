@@ -12,22 +12,21 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
 from eqsim.wrappers import RunningStatistics
-from eqsim_zoo.blocks import (
-    acts_on_batches,
-    add_steps,
+from eqsim_zoo.blocks.collecting import add_steps, check_observations
+from eqsim_zoo.blocks.hyperparameters import (
     as_scalar,
     cast_floats,
-    check_action_bounds,
-    check_divisible,
-    check_observations,
     check_positive,
     check_ranges,
-    DeterministicPolicy,
-    init_statistics,
-    MLP,
-    normalize,
-    scale,
     static,
+)
+from eqsim_zoo.blocks.networks import MLP
+from eqsim_zoo.blocks.observations import acts_on_batches, init_statistics, normalize
+from eqsim_zoo.blocks.parallel import check_divisible
+from eqsim_zoo.blocks.policies import (
+    check_action_bounds,
+    DeterministicPolicy,
+    scale_action,
 )
 from eqsim_zoo.blocks.populations import evaluate_policies
 
@@ -149,7 +148,7 @@ class CrossEntropy(AbstractOnlineAgent):
             normal = jr.normal(key, parameters.shape, parameters.dtype)
             parameters = parameters + state.deviation * normal
         action = build(parameters)(normalize(state.statistics, obs))
-        return scale(state.bounds, action)
+        return scale_action(state.bounds, action)
 
     def iterate(
         self, state: CrossEntropyState, env: AbstractEnv

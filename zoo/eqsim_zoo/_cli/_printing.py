@@ -14,7 +14,7 @@ from eqsim.plugins import CommandError
 from ..runs.checkpoints import CheckpointError
 from ..runs.folders import env_name
 from ..runs.members import Members
-from ..skills._paths import SkillPaths
+from ..skills.paths import SkillPaths
 from ..training import bootstrap_interval, interquartile_mean, Result
 from ..training._train import UnsavedError
 from ..training.evaluation import Evaluation

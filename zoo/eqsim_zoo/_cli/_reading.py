@@ -18,12 +18,12 @@ from eqsim import (
 )
 from eqsim.plugins import CommandError
 
-from ..agents._skill_agent import AbstractSkillAgent
-from ..blocks._environments import evaluation_env
+from ..agents.skill_agent import AbstractSkillAgent
+from ..blocks.collecting import evaluation_env
 from ..runs.folders import BEST, env_name
 from ..runs.metrics import Series, write_curves
-from ..skills._paths import default_skills, follow_skills
-from ..skills._plots import write_skills
+from ..skills.paths import default_skills, follow_skills
+from ..skills.plots import write_skills
 from ..training import load_run, Result
 from ..training.evaluation import episode_keys, evaluate_members, Evaluation
 from ..training.video import Episode, run_episode, write_episode

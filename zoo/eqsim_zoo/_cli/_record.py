@@ -14,15 +14,9 @@ from eqsim import AbstractController, AbstractEnv, agent_policy
 from eqsim.envs import is_import_path
 from eqsim.plugins import CommandError
 
-from ..data import (
-    About,
-    Dataset,
-    joined,
-    noisy_policy,
-    RandomPolicy,
-    record,
-    save_data,
-)
+from ..data.dataset import About, Dataset, joined
+from ..data.files import save_data
+from ..data.recording import noisy_policy, RandomPolicy, record
 from ..runs.folders import BEST, read_config
 from ..runs.run import Run
 from ..training import load_run, Result

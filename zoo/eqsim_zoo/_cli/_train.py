@@ -29,7 +29,7 @@ from eqsim import AbstractAgent, AbstractOnlineAgent
 from eqsim.envs import is_import_path
 from eqsim.plugins import CommandError
 
-from ..agents import AbstractSkillAgent
+from ..agents.skill_agent import AbstractSkillAgent
 from ..runs import find_preset, Offline, Run
 from ..runs.fields import build, fields_of, full_name
 from ..runs.folders import read_config

@@ -1,14 +1,16 @@
 """Datasets of recorded steps: recording, import, files and sampling."""
 
-from ._about import About as About
-from ._behavior import (
-    noisy_policy as noisy_policy,
-    RandomPolicy as RandomPolicy,
+from .checks import check_fits as check_fits
+from .dataset import (
+    About as About,
+    Dataset as Dataset,
+    from_trajectory as from_trajectory,
+    joined as joined,
+    with_scaled_rewards as with_scaled_rewards,
 )
-from ._checks import check_fits as check_fits
-from ._dataset import Dataset as Dataset
-from ._files import load_data as load_data, save_data as save_data
-from ._goals import (
+from .files import load_data as load_data, save_data as save_data
+from .foreign import from_minari as from_minari
+from .goals import (
     ACHIEVED as ACHIEVED,
     check_hindsight as check_hindsight,
     DESIRED as DESIRED,
@@ -18,13 +20,14 @@ from ._goals import (
     OBSERVATION as OBSERVATION,
     observation_of as observation_of,
 )
-from ._host import (
+from .packing import (
     HostArray as HostArray,
     is_host as is_host,
     take as take,
     to_device as to_device,
 )
-from ._join import joined as joined, with_scaled_rewards as with_scaled_rewards
-from ._minari import from_minari as from_minari
-from ._record import record as record
-from ._trajectory import from_trajectory as from_trajectory
+from .recording import (
+    noisy_policy as noisy_policy,
+    RandomPolicy as RandomPolicy,
+    record as record,
+)

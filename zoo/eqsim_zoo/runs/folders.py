@@ -29,7 +29,8 @@ from eqsim.envs import check_not_imported
 from eqsim.plugins import PluginError
 from eqsim.wrappers import AbstractWrapper, nested_envs
 
-from ..data import Dataset, load_data
+from ..data.dataset import Dataset
+from ..data.files import load_data
 from .checkpoints import versions
 from .fields import build, describe, encode, has_default
 from .members import agents_given, Members

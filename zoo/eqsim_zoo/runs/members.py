@@ -15,8 +15,8 @@ from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent
 from eqsim.bridges import check_count, check_type
 from eqsim.wrappers import nested_envs, PooledResets
 
-from ..blocks._environments import member_key
-from ..data import Dataset
+from ..blocks.collecting import member_key
+from ..data.dataset import Dataset
 from .fields import describe
 
 

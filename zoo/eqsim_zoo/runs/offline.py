@@ -19,20 +19,24 @@ from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent, Timestep
 from eqsim.envs import ResetOptions
 from eqsim.wrappers import AbstractStateless, Lifetime, nested_envs
 
-from ..agents._goal_agent import AbstractGoalAgent
-from ..agents._offline import AbstractLevelAgent, AbstractOfflineAgent, check_memoryless
-from ..blocks import (
-    AbstractOffPolicy,
-    check_divisible,
-    check_positive,
-    mean_metrics,
-    shard_batch,
-    static,
-    unscale,
+from ..agents.goal_agents import AbstractGoalAgent
+from ..agents.offline_agent import (
+    AbstractLevelAgent,
+    AbstractOfflineAgent,
+    check_levels,
+    check_memoryless,
+    Levels,
 )
-from ..blocks._levels import check_levels, Levels
-from ..data import check_fits, check_hindsight, Dataset, GoalData, to_device
-from ..vision import observation_statistics
+from ..blocks.hyperparameters import check_positive, static
+from ..blocks.networks import mean_metrics
+from ..blocks.observations import observation_statistics
+from ..blocks.parallel import check_divisible, shard_batch
+from ..blocks.policies import unscale_action
+from ..blocks.replay import AbstractOffPolicy, OffPolicyState
+from ..data.checks import check_fits
+from ..data.dataset import Dataset
+from ..data.goals import check_hindsight, GoalData
+from ..data.packing import to_device
 
 
 class Recorded(AbstractStateless):
@@ -121,7 +125,12 @@ class Offline(AbstractOnlineAgent):
     def update(
         self, state: OfflineState, batch: Any
     ) -> tuple[OfflineState, dict[str, Float[Array, "..."]]]:
-        learned, metrics = self.agent.update(state.learned, batch)
+        learned = state.learned
+        if isinstance(learned, OffPolicyState):  # `update` takes the learner alone.
+            learner, metrics = self.agent.update(learned.learner, batch)
+            learned = OffPolicyState(learner, learned.memory)
+        else:
+            learned, metrics = self.agent.update(learned, batch)
         return dataclasses.replace(state, learned=learned), metrics
 
     def iterate(
@@ -222,7 +231,7 @@ def check_data(agent: AbstractAgent, env: AbstractEnv | None, data: Dataset) -> 
         check_hindsight(agent.hindsight)
     held = agent.agent if isinstance(agent, AbstractGoalAgent) else agent
     if isinstance(held, AbstractLevelAgent) and held.levels:
-        action = np.asarray(unscale(data.bounds, to_device(data.action)))
+        action = np.asarray(unscale_action(data.bounds, to_device(data.action)))
         check_levels(held, Levels(held.levels, action.shape[1]), action)
 
 

@@ -23,10 +23,10 @@ from eqsim.wrappers import (
     UniformSkills,
 )
 
-from ..blocks import training_env
-from ..blocks._environments import pool_key
-from ..blocks._hyperparameters import number_of_steps
-from ..data import Dataset, load_data
+from ..blocks.collecting import pool_key, training_env
+from ..blocks.hyperparameters import number_of_steps
+from ..data.dataset import Dataset
+from ..data.files import load_data
 from .fields import build, full_name, unknown
 from .members import agents_given, MemberEnvs, Members, members_of
 from .offline import as_learner, check_data, offline_maker, Recorded

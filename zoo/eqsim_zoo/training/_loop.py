@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks._nonfinite import OBSERVATIONS, REWARDS, TERM
+from ..blocks.collecting import OBSERVATIONS, REWARDS, TERM
 from ..runs.members import Members
 from ..runs.metrics import Row
 from ..runs.run import Counters, Run

@@ -19,7 +19,7 @@ import jax.tree_util as jtu
 import numpy as np
 from jax.experimental import multihost_utils
 
-from ..blocks import replicate
+from ..blocks.parallel import replicate
 
 
 def is_first() -> bool:

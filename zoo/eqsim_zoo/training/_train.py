@@ -19,7 +19,7 @@ import jax.tree_util as jtu
 from eqsim import AbstractAgent, AbstractEnv
 from eqsim.bridges import check_type
 
-from ..data import Dataset
+from ..data.dataset import Dataset
 from ..runs.checkpoints import load_checkpoint, read_about
 from ..runs.folders import (
     begin_folder,

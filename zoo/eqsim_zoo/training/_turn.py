@@ -12,15 +12,18 @@ from jaxtyping import Array, Bool, Float, Int
 
 from eqsim import AbstractEnv
 
-from ..blocks import Episodes, Replay, replicate, Running
-from ..data import Dataset
+from ..blocks.collecting import Running
+from ..blocks.parallel import replicate
+from ..blocks.replay import Replay
+from ..blocks.skill_space import EpisodeReturns
+from ..data.dataset import Dataset
 from ..runs.members import MemberEnvs, Members
 
 
 EPISODES = ("return", "length")
 """Means over episodes: NaN before the first one has ended."""
 
-_EXPERIENCE = Running, Replay, Episodes
+_EXPERIENCE = Running, Replay, EpisodeReturns
 """Parts of a state that hold steps of environments, whose values are counted in each step
 (`nonfinite_flags`). A part that is not finite when a turn ends may be a moment later."""
 

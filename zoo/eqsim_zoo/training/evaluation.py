@@ -30,9 +30,9 @@ from eqsim import (
 )
 from eqsim.bridges import check_count, check_key, check_type
 
-from ..agents import AbstractSkillAgent
-from ..blocks import replicate
-from ..blocks._environments import evaluation_env, evaluation_key
+from ..agents.skill_agent import AbstractSkillAgent
+from ..blocks.collecting import evaluation_env, evaluation_key
+from ..blocks.parallel import replicate
 from ..runs.members import Members
 from ..runs.run import Run
 

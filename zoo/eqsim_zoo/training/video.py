@@ -18,8 +18,8 @@ from eqsim.bridges import check_count
 from eqsim.render import images, NoOpenGL, write_gif
 from eqsim.wrappers import episode_robot
 
-from ..blocks import device_mesh, replicate
-from ..blocks._environments import evaluation_env, evaluation_key
+from ..blocks.collecting import evaluation_env, evaluation_key
+from ..blocks.parallel import device_mesh, replicate
 from ..runs.folders import VIDEOS
 from ..runs.members import Members
 from ..runs.run import Run

@@ -1,49 +1,40 @@
-"""Networks that see, and random changes of what they see."""
+"""Agents that see images: encoders and augmentations.
 
-from ..blocks._encoding import (
-    AbstractAugmentation as AbstractAugmentation,
-    AbstractEncoder as AbstractEncoder,
-    augment as augment,
-    check_image_settings as check_image_settings,
-    encoded_network as encoded_network,
-    encoded_size as encoded_size,
-    EncodedNetwork as EncodedNetwork,
-    Encoders as Encoders,
-    Eyes as Eyes,
-    eyes as eyes,
-    is_image as is_image,
-    Through as Through,
-)
-from ..blocks._encoding_agent import AbstractEncodingAgent as AbstractEncodingAgent
-from ..blocks._statistics import (
-    init_observation_statistics as init_observation_statistics,
-    observation_statistics as observation_statistics,
-)
-from ._augment import (
-    ColorJitter as ColorJitter,
-    RandomBlur as RandomBlur,
-    RandomCrop as RandomCrop,
-    RandomFlip as RandomFlip,
-    RandomSolarize as RandomSolarize,
-)
-from ._color import (
+`images.py` has `Images`, which agents take as `inputs`; `layers.py` convolution and normalization;
+`encoders.py` pooling and the encoders `SmallCNN` and `Impala`; `resnet.py` residual networks;
+`augmentations.py` filters, colors and random changes of images. The package imports `blocks` only.
+"""
+
+from .augmentations import (
     adjust_brightness as adjust_brightness,
     adjust_contrast as adjust_contrast,
     adjust_hue as adjust_hue,
     adjust_saturation as adjust_saturation,
+    ColorJitter as ColorJitter,
+    gaussian_blur as gaussian_blur,
+    RandomBlur as RandomBlur,
+    RandomCrop as RandomCrop,
+    RandomFlip as RandomFlip,
+    RandomSolarize as RandomSolarize,
+    solarize as solarize,
 )
-from ._encoders import SmallCNN as SmallCNN
-from ._filters import gaussian_blur as gaussian_blur, solarize as solarize
-from ._impala import Impala as Impala
-from ._layers import Conv as Conv, GroupNorm as GroupNorm, max_pool as max_pool
-from ._pools import (
+from .encoders import (
     AbstractPool as AbstractPool,
     Flatten as Flatten,
+    Impala as Impala,
     Mean as Mean,
+    SmallCNN as SmallCNN,
     SpatialEmbeddings as SpatialEmbeddings,
     SpatialSoftmax as SpatialSoftmax,
 )
-from ._resnet import (
+from .images import (
+    AbstractAugmentation as AbstractAugmentation,
+    AbstractEncoder as AbstractEncoder,
+    augment as augment,
+    Images as Images,
+)
+from .layers import Conv as Conv, GroupNorm as GroupNorm, max_pool as max_pool
+from .resnet import (
     AbstractResNet as AbstractResNet,
     ResNet18 as ResNet18,
     ResNet34 as ResNet34,

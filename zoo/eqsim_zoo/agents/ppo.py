@@ -1,0 +1,395 @@
+"""Proximal policy optimization.
+
+`AbstractProximalAgent` has the settings that `RecurrentPPO` shares; `PPO` collects steps
+(`iterate`), computes advantages (`evaluate`), and takes gradient steps on minibatches
+(`update`). The losses are functions at the end.
+"""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.tree_util as jtu
+import optax
+from jax import lax
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
+
+from eqsim import AbstractEnv, AbstractOnlineAgent
+from eqsim.wrappers import ScaleAction
+
+from ..blocks.collecting import (
+    add_steps,
+    collect,
+    flatten_time,
+    reset_envs,
+    Running,
+    Transition,
+)
+from ..blocks.hyperparameters import (
+    as_scalar,
+    check_num_levels,
+    check_positive,
+    check_ranges,
+    linear_schedule,
+    same_precision,
+    static,
+)
+from ..blocks.networks import (
+    AbstractInputs,
+    Activation,
+    check_on_policy,
+    Learner,
+    mean_metrics,
+    Vectors,
+)
+from ..blocks.observations import (
+    acts_on_batches,
+    init_statistics,
+    normalize,
+    ObservationStatistics,
+    update_statistics,
+)
+from ..blocks.parallel import check_divisible, replicate, shard_batch
+from ..blocks.policies import (
+    Actor,
+    ActorCritic,
+    check_action_bounds,
+    scale_action,
+    Squash,
+    squash_action,
+)
+from ..blocks.returns import gae
+
+
+class AbstractProximalAgent(AbstractOnlineAgent):
+    r"""Settings of proximal policy optimization.
+
+    **Arguments:**
+
+    - `inputs`: inputs of the networks: `blocks.Vectors`, or `vision.Images` for images.
+    - `num_epochs`: passes over each batch.
+    - `num_minibatches`: minibatches per pass.
+    - `activation`: nonlinearity of the hidden layers.
+    - `normalize_observations`: true to normalize observations.
+    - `learning_rate`: Adam step size.
+    - `adam_epsilon`: Adam's constant $\epsilon$.
+    - `anneal_steps`: steps over which the learning rate decreases linearly to zero, below
+        $2^{31}$; 0: constant.
+    - `discount`: discount $\gamma$.
+    - `gae_decay`: decay $\lambda$ of the advantages.
+    - `clip`: clip range $\epsilon$ of the probability ratio.
+    - `value_clip`: clip range of the change of values from $V_{old}$; 0: no clipping.
+    - `value_cost`: weight $c_V$ of the value loss.
+    - `entropy_cost`: weight $c_H$ of the entropy.
+    - `reward_scale`: factor that multiplies rewards.
+    - `max_grad_norm`: global norm to which gradients are clipped.
+    - `initial_log_std`: logarithm of the initial standard deviation of actions.
+    """
+
+    inputs: AbstractInputs = Vectors()
+    num_epochs: int = static(4)
+    num_minibatches: int = static(8)
+    activation: Activation = static(Activation.SWISH)
+    normalize_observations: bool = static(True)
+    learning_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=3e-4)
+    adam_epsilon: Float[Array, ""] = eqx.field(converter=as_scalar, default=1e-8)
+    anneal_steps: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.0)
+    discount: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.99)
+    gae_decay: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.95)
+    clip: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.2)
+    value_clip: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.0)
+    value_cost: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.5)
+    entropy_cost: Float[Array, ""] = eqx.field(converter=as_scalar, default=1e-3)
+    reward_scale: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
+    max_grad_norm: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.5)
+    initial_log_std: Float[Array, ""] = eqx.field(converter=as_scalar, default=-0.5)
+
+    def __check_init__(self):
+        check_ranges(self)
+        check_on_policy(type(self).__name__, self.inputs)
+
+    def optimizer(self, steps: Float[Array, ""]) -> optax.GradientTransformation:
+        """Return Adam with the learning rate after a number of control steps."""
+        rate = linear_schedule(self.learning_rate, steps, self.anneal_steps)
+        return optax.adam(rate, eps=self.adam_epsilon)
+
+
+class PPOState(eqx.Module):
+    """State of `PPO`: `learner` of an `ActorCritic`, running `statistics` of observations,
+    action range `bounds`, environments, and number of control `steps`."""
+
+    learner: Learner
+    statistics: ObservationStatistics | None
+    bounds: Float[Array, "nu 2"]
+    running: Running
+    key: PRNGKeyArray
+    steps: Int[Array, ""]
+
+
+class PPOBatch(eqx.Module):
+    """Batch of `PPO.update`, one row per step: normalized `obs`, `action` before squashing,
+    `log_prob` of the policy that drew it, `advantage`, and `value` before the update."""
+
+    obs: Any
+    action: Float[Array, "rows nu"]
+    log_prob: Float[Array, " rows"]
+    advantage: Float[Array, " rows"]
+    value: Float[Array, " rows"]
+
+
+class PPO(AbstractProximalAgent):
+    r"""Proximal policy optimization: several gradient steps on each batch, with a
+    probability ratio that is clipped.
+
+    With the ratio $\rho_t = \pi(a_t|o_t) / \pi_{old}(a_t|o_t)$ and advantages $A_t$ by
+    generalized advantage estimation, minibatches of a batch minimize
+
+    $$L = \mathrm{mean}\left[-\min\left(\rho_t A_t,\;
+    \mathrm{clip}(\rho_t, 1 - \epsilon, 1 + \epsilon) A_t\right)
+    + \tfrac{c_V}{2} (V(o_t) - A_t - V_{old}(o_t))^2 - c_H H(\pi(o_t))\right].$$
+
+    Differences from the paper: actions are $\tanh$ of normal numbers with a deviation
+    that does not depend on the observation, scaled to the action range (Andrychowicz et
+    al., *What matters for on-policy deep actor-critic methods?*, 2021, C59 to C67);
+    observations are normalized by running statistics, advantages within each minibatch;
+    gradients are clipped by global norm; truncated episodes are bootstrapped. With `levels`
+    actions are categorical (Tang, Agrawal, *Discretizing continuous action space for
+    on-policy optimization*, 2020).
+
+    **Arguments:** those of `AbstractProximalAgent`, and
+
+    - `num_envs`: number of environments.
+    - `unroll_length`: steps of each environment per iteration.
+    - `policy_hidden`, `value_hidden`: hidden layer sizes of the network.
+    - `levels`: number of discrete values per actuator; 0 for continuous actions.
+
+    ??? cite "Reference"
+        Schulman et al., *Proximal policy optimization algorithms*, 2017, equation 9.
+    """
+
+    num_envs: int = static(256)
+    unroll_length: int = static(16)
+    policy_hidden: tuple[int, ...] = static((64, 64))
+    value_hidden: tuple[int, ...] = static((64, 64))
+    levels: int = static(0)
+
+    def __check_init__(self):
+        sizes = "num_envs", "unroll_length", "num_epochs", "num_minibatches"
+        check_positive(self, *sizes, "policy_hidden", "value_hidden")
+        rows = self.num_envs * self.unroll_length
+        if rows % self.num_minibatches:
+            raise ValueError(
+                f"`PPO.num_minibatches` must divide the {rows} rows of a batch "
+                f"(`num_envs` times `unroll_length`), got {self.num_minibatches}."
+            )
+        check_num_levels(self)
+
+    @same_precision
+    def init(self, key: PRNGKeyArray, env: AbstractEnv) -> PPOState:
+        check_action_bounds(self, env, unlimited=not self.levels)
+        check_divisible(self, "num_envs")
+        key, *keys, key_envs = jr.split(key, 4)
+        running = reset_envs(self, env, key_envs, self.num_envs, self.inputs)
+        obs = jtu.tree_map(lambda x: x[0], running.obs)
+        networks = ActorCritic.create(
+            self.inputs,
+            keys,
+            obs,
+            env.sys.nu,
+            (self.policy_hidden, self.value_hidden),
+            self.activation,
+            self.initial_log_std,
+            self.levels,
+        )
+        return PPOState(
+            Learner.create(networks, self.optimizer(jnp.zeros_like(running.last[0]))),
+            init_statistics(obs) if self.normalize_observations else None,
+            # A copy, as the state may be donated and the system not.
+            jnp.array(env.action_range),
+            running,
+            key,
+            jnp.zeros((), jnp.int32),
+        )
+
+    @acts_on_batches
+    def act(
+        self, state: PPOState, obs: Any, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " nu"]:
+        drawn = Actor(state.learner.model, state.statistics)(obs, key)
+        return (scale_action if self.levels else squash_action)(state.bounds, drawn)
+
+    @same_precision
+    def iterate(
+        self, state: PPOState, env: AbstractEnv
+    ) -> tuple[PPOState, dict[str, Float[Array, "..."]]]:
+        """Collect `unroll_length` steps, and learn from them."""
+        key, key_act, key_learn = jr.split(state.key, 3)
+
+        # Collect.
+        policy = Actor(state.learner.model, state.statistics)
+        taken = ScaleAction(env) if self.levels else Squash(env)
+        running, steps, report = collect(
+            taken, policy, state.running, key_act, self.unroll_length
+        )
+
+        # Advantages, by the old networks and statistics.
+        batch = self.evaluate(state, steps)
+        statistics = update_statistics(state.statistics, flatten_time(steps).obs)
+
+        # Learn.
+        state = dataclasses.replace(
+            state, statistics=statistics, running=running, key=key_learn
+        )
+        state, metrics = self.update(state, batch)
+        count = add_steps(report, state.steps)
+        return dataclasses.replace(state, key=key, steps=count), report | metrics
+
+    def evaluate(self, state: PPOState, steps: Transition) -> PPOBatch:
+        """Compute the batch of collected steps: log-densities, values and advantages.
+
+        **Arguments:**
+
+        - `steps`: transitions with axes (environment, time).
+        """
+        networks = state.learner.model
+        each = lambda fn: jax.vmap(jax.vmap(fn))
+        seen = each(lambda obs: normalize(state.statistics, obs))
+        value_of = each(lambda obs: networks.value(obs)[0])
+        obs, value = seen(steps.obs), value_of(seen(steps.obs))
+        advantage = jax.vmap(gae, in_axes=(0, 0, 0, 0, 0, None, None))(
+            steps.reward * self.reward_scale,
+            value,
+            value_of(seen(steps.next_obs)),
+            steps.terminated,
+            steps.done,
+            self.discount,
+            self.gae_decay,
+        )
+        density = lambda obs, u: networks.distribution(obs).log_prob(u)
+        log_prob = each(density)(obs, networks.drawn(steps.action))
+        rows = flatten_time((obs, steps.action, log_prob, advantage, value))
+        return PPOBatch(*rows)
+
+    @same_precision
+    def update(
+        self, state: PPOState, batch: PPOBatch
+    ) -> tuple[PPOState, dict[str, Float[Array, "..."]]]:
+        """Take `num_epochs` passes through a batch, in minibatches of equal size: rows that
+        are left over differ between passes.
+
+        **Returns:** the new state; means of the losses, of `entropy`, and of `kl`, an
+        estimate of the divergence from the old policy.
+
+        **Raises:** `ValueError` if there are fewer rows than minibatches.
+        """
+        rows = batch.advantage.shape[0]
+        if rows < self.num_minibatches:
+            raise ValueError(
+                "A batch must have at least one row for each of `PPO.num_minibatches` "
+                f"= {self.num_minibatches} minibatches, got {rows} rows."
+            )
+        key, key_epochs = jr.split(state.key)
+        optimizer = self.optimizer(state.steps.astype(batch.advantage.dtype))
+        bounded = jnp.all(jnp.isfinite(state.bounds), axis=1)
+
+        def step(learner, now):
+            index, key = now
+            few = shard_batch(jtu.tree_map(lambda x: x[index], batch))
+            keys = jr.split(key, index.shape[0])
+
+            def loss(networks):
+                each = lambda obs, action, key: networks.evaluate(
+                    obs, action, bounded, key
+                )
+                found = jax.vmap(each)(few.obs, few.action, keys)
+                return ppo_loss(self, few, *found)
+
+            return learner.apply_loss_fn(
+                loss, optimizer, max_grad_norm=self.max_grad_norm
+            )
+
+        sizes = self.num_epochs, self.num_minibatches
+        pieces = minibatches(key_epochs, rows, *sizes)
+        learner, metrics = lax.scan(step, state.learner, pieces)
+        new = dataclasses.replace(state, learner=replicate(learner), key=key)
+        return new, mean_metrics(metrics)
+
+
+def minibatches(
+    key: PRNGKeyArray, rows: int, num_epochs: int, num_minibatches: int
+) -> tuple[Int[Array, "updates size"], Key[Array, " updates"]]:
+    """Draw the rows of each minibatch, and a random key for it; a pass through the rows
+    draws each at most once."""
+    size = rows // num_minibatches
+
+    def epoch(key):
+        key_order, key = jr.split(key)
+        order = jr.permutation(key_order, rows)[: size * num_minibatches]
+        return order.reshape(num_minibatches, size), jr.split(key, num_minibatches)
+
+    index, keys = jax.vmap(epoch)(jr.split(key, num_epochs))
+    return index.reshape(-1, size), keys.reshape(-1)
+
+
+# Losses.
+
+
+def ppo_loss(
+    agent: AbstractProximalAgent,
+    batch: Any,
+    log_prob: Float[Array, "*rows"],
+    entropy: Float[Array, "*rows"],
+    value: Float[Array, "*rows"],
+) -> tuple[Float[Array, ""], dict[str, Array]]:
+    """Compute the loss of `PPO`, `value_loss`, `entropy` and the divergence `kl`.
+
+    **Arguments:**
+
+    - `batch`: old `log_prob`, `advantage` and `value` of each row.
+    - `log_prob`, `entropy`, `value`: those of the policy and value that learn.
+    """
+    advantage = batch.advantage - jnp.mean(batch.advantage)
+    advantage = advantage / (jnp.std(batch.advantage) + 1e-8)
+    policy_loss, kl = clipped_policy_loss(
+        log_prob, batch.log_prob, advantage, agent.clip
+    )
+    target = batch.advantage + batch.value
+    value_loss = clipped_value_loss(value, batch.value, target, agent.value_clip)
+    entropy = jnp.mean(entropy)
+    loss = policy_loss + agent.value_cost * value_loss - agent.entropy_cost * entropy
+    return loss, {"value_loss": value_loss, "entropy": entropy, "kl": kl}
+
+
+def clipped_policy_loss(
+    log_prob: Float[Array, "*rows"],
+    old_log_prob: Float[Array, "*rows"],
+    advantage: Float[Array, "*rows"],
+    clip: Float[Array, ""],
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    r"""Clipped surrogate loss
+    $-\mathrm{mean} \min(\rho A, \mathrm{clip}(\rho, 1 - \epsilon, 1 + \epsilon) A)$ with the
+    ratio $\rho = \pi / \pi_{old}$, and the estimate $\mathrm{mean}(\rho - 1 - \log \rho)$ of
+    the divergence from $\pi_{old}$."""
+    change = log_prob - old_log_prob
+    ratio = jnp.exp(change)
+    clipped = jnp.clip(ratio, 1.0 - clip, 1.0 + clip)
+    gain = jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
+    return -gain, jnp.mean(ratio - 1.0 - change)
+
+
+def clipped_value_loss(
+    value: Float[Array, "*rows"],
+    old_value: Float[Array, "*rows"],
+    target: Float[Array, "*rows"],
+    clip: Float[Array, ""],
+) -> Float[Array, ""]:
+    """Half the mean squared error of values, the larger of that of the value and that of
+    the value clipped to `old_value` plus and minus `clip`; without clipping if that is 0.
+    """
+    error = (value - target) ** 2
+    near = old_value + jnp.clip(value - old_value, -clip, clip)
+    larger = jnp.maximum(error, (near - target) ** 2)
+    return 0.5 * jnp.mean(jnp.where(clip > 0.0, larger, error))
