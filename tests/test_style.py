@@ -6,8 +6,6 @@ import functools
 import pathlib
 import re
 
-import pytest
-
 
 ROOT = pathlib.Path(__file__).parents[1]
 LIBRARIES = [ROOT / "eqsim", ROOT / "zoo" / "eqsim_zoo"]
@@ -171,7 +169,6 @@ def imports(module):
     return [*dict.fromkeys(found)]
 
 
-@pytest.mark.xfail(strict=False, reason="moves under way")
 def test_no_circular_imports():
     """Modules can be read in an order in which each uses only earlier ones. Imports of a
     package stand for imports of its modules, which the layers order."""
@@ -191,7 +188,6 @@ def test_no_circular_imports():
     assert not graph, f"These modules import each other in a circle: {sorted(graph)}."
 
 
-@pytest.mark.xfail(strict=False, reason="moves under way")
 def test_names_of_modules_are_unique():
     for library in ("eqsim", "eqsim_zoo"):
         count = collections.Counter(
@@ -205,7 +201,6 @@ def test_names_of_modules_are_unique():
 ALLOWED: set[tuple[str, str]] = set()
 
 
-@pytest.mark.xfail(strict=False, reason="moves under way")
 def test_private_modules_are_private():
     """A module whose name begins with an underscore is imported only by modules of its
     folder and of folders below."""

@@ -23,7 +23,7 @@ interface. The files, in reading order:
   partial derivatives.
 - `_arrays.py`: arrays of nodes, arrays in memory, and indices.
 - `_translation.py`: the walk over a jaxpr, and which results depend on which axes of the batch.
-- `_primitives.py`, `_reductions.py`, `_control_flow.py`: rules for JAX's primitives.
+- `_jax_primitives.py`, `_reductions.py`, `_control_flow.py`: rules for JAX's primitives.
 - `_derivatives.py`, `_forward.py`, `_reverse.py`, `_reverse_rules.py`: forward and reverse mode.
 - `_callees.py`: calls of functions with machine code of their own.
 - `_schedule.py`: order, and places in scratch memory.

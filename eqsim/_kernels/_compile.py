@@ -31,7 +31,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from . import _object
 from ._assumptions import maker, REQUEST
-from ._llvm import Module
+from ._llvm import LLVMModule
 
 
 _LOG = logging.getLogger("eqsim.kernels")
@@ -96,7 +96,7 @@ def level() -> int:
     return int(text)
 
 
-def object_code(module: Module) -> bytes:
+def object_code(module: LLVMModule) -> bytes:
     """Return the object files of a module, one after the other, each after its size.
 
     The chunks of a large module are distributed over several modules, which processes
@@ -120,7 +120,7 @@ def object_code(module: Module) -> bytes:
     return b"".join(map(_sized, found))
 
 
-def object_code_apart(module: Module) -> bytes:
+def object_code_apart(module: LLVMModule) -> bytes:
     """Return the object file of a module, compiled in a process of its own."""
     try:
         return _sized(_in_a_process(module.text(), False))

@@ -16,8 +16,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from . import _arrays as arrays
 from ._arrays import Value
+from ._jax_primitives import elementwise
 from ._operations import apply, FLAT, PARTIALS
-from ._primitives import elementwise
 from ._translation import called, dtype_of, Translation
 
 

@@ -8,7 +8,7 @@ call them, with loops and branches around.
 from collections.abc import Callable
 from typing import Any
 
-from ._llvm import bits, Chunk, Module, Text, Uses
+from ._llvm import bits, Chunk, LLVMModule, Text, Uses
 from ._operations import convert_instruction, OPERATIONS
 from ._schedule import Choose, Copy, Item, Operations, Repeat, Schedule, Scratch
 from ._translation import Unsupported
@@ -636,11 +636,11 @@ class Emitter:
                 lines.append(self._function(body))
         return lines
 
-    def module(self, main: str) -> Module:
+    def module(self, main: str) -> LLVMModule:
         """Return a module of the functions so far, and of more text."""
         used = Uses(self.uses, *(chunk.uses for chunk in self.chunks)).tables
         tables = {node: self._table(node) for node in used}
-        return Module(self.width, self.chunks, tables, main, self.uses)
+        return LLVMModule(self.width, self.chunks, tables, main, self.uses)
 
     def _table(self, node: int) -> str:
         """Return the definition of a table of numbers."""

@@ -49,8 +49,8 @@ from ._derivatives import (
     wanted_results,
     wanted_variables,
 )
+from ._jax_primitives import elementwise
 from ._operations import Element, PARTIALS, SMOOTH
-from ._primitives import elementwise
 from ._translation import (
     called,
     dtype_of,

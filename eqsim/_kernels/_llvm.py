@@ -179,7 +179,7 @@ class Chunk(NamedTuple):
         return "\n".join([head, *self.lines, "  ret void", "}"])
 
 
-class Module(NamedTuple):
+class LLVMModule(NamedTuple):
     """A module of LLVM IR.
 
     - `width`: lanes of a vector.

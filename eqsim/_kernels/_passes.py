@@ -19,7 +19,7 @@ from . import (
     _callees as callees,
     _control_flow as control_flow,
     _forward as forward_mode,
-    _primitives as primitives,
+    _jax_primitives as primitives,
     _reductions as reductions,
     _reverse as reverse_mode,
     _reverse_rules as reverse_rules,
@@ -30,7 +30,7 @@ from ._compile import fingerprint
 from ._emit import Emitter
 from ._forward import Forward
 from ._graph import Graph, LANE
-from ._llvm import Module
+from ._llvm import LLVMModule
 from ._operations import convert
 from ._reverse import Reverse
 from ._runtime import runtime
@@ -148,7 +148,7 @@ class Build:
     schedule: Schedule = dataclasses.field(init=False)
     scratch: Scratch = dataclasses.field(init=False)
     emitter: Emitter = dataclasses.field(init=False)
-    module: Module = dataclasses.field(init=False)
+    module: LLVMModule = dataclasses.field(init=False)
 
 
 def translate(build: Build) -> None:
@@ -233,7 +233,7 @@ CALLEE_PASSES = (translate_callee, order, place, emit_callee)
 
 def kernel_module(
     function: Function, layout: Layout, cost_of: Callable[[Callee], int]
-) -> Module:
+) -> LLVMModule:
     """Return the module of a function of one environment."""
     build = Build(function, cost_of, layout=layout)
     for run in KERNEL_PASSES:
@@ -243,7 +243,7 @@ def kernel_module(
 
 def callee_module(
     callee: Callee, cost_of: Callable[[Callee], int]
-) -> tuple[Module, int]:
+) -> tuple[LLVMModule, int]:
     """Return the module of a function that kernels call, and its number of
     operations."""
     build = Build(callee.part.program(), cost_of, callee=callee)

@@ -35,7 +35,7 @@ from ._compile import (
     stored,
 )
 from ._graph import Graph, LANE, LOOP
-from ._llvm import Module
+from ._llvm import LLVMModule
 from ._passes import (
     callee_module,
     elements,
@@ -371,7 +371,7 @@ def _without_assumptions(program: Program, layout: Layout) -> Callable[[], int]:
     return make
 
 
-def _load(key: str, make: Callable[[], Module]) -> Loaded:
+def _load(key: str, make: Callable[[], LLVMModule]) -> Loaded:
     """Return the machine code under a key: from the cache, or compiled now."""
     code = stored(key)
     if code is not None:
@@ -449,7 +449,7 @@ def _from_disk(symbol: str) -> _Code | None:
     return _Code(int(code[: code.index(b"\n")]), done)
 
 
-def _compiled(symbol: str, module: Module, cost: int) -> bytes:
+def _compiled(symbol: str, module: LLVMModule, cost: int) -> bytes:
     code = b"%d\n%s" % (cost, object_code_apart(module))
     store(symbol, code)
     return code

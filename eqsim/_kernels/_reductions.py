@@ -26,8 +26,8 @@ from ._arrays import (
 )
 from ._control_flow import Carry, materialized, While, while_loop
 from ._graph import LANE
+from ._jax_primitives import add_element, elementwise
 from ._operations import apply, convert, select
-from ._primitives import add_element, elementwise
 from ._reverse import Cotangents, Reverse, reverse_rule
 from ._translation import dtype_of, rule, Translation, Unsupported
 

@@ -43,8 +43,8 @@ from ._derivatives import (
     wanted_variables,
 )
 from ._graph import Graph, Loop
+from ._jax_primitives import elementwise
 from ._operations import apply, convert, OPERATIONS, select
-from ._primitives import elementwise
 from ._translation import called, dtype_of, Translation
 
 

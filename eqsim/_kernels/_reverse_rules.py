@@ -14,8 +14,8 @@ from ._derivatives import (
     wanted_results,
 )
 from ._graph import Loop
+from ._jax_primitives import are_known, elementwise, gathered, window_of
 from ._operations import convert, Element, PARTIALS, select, SMOOTH
-from ._primitives import are_known, elementwise, gathered, window_of
 from ._reductions import balanced
 from ._reverse import Cotangents, Passes, Reverse, reverse_rule
 from ._translation import dtype_of, RULES, scan_dependence, scan_sizes

@@ -4,7 +4,7 @@ Reading order:
 
 - `articulated`: inertias of the nodes, and the articulated-body algorithm as a linear
   solver; `joint_space`: the joint-space matrix entry by entry.
-- `_algorithms`: the public textbook algorithms (`rnea`, `crba`, `aba`, energy, momentum).
+- `algorithms`: the public textbook algorithms (`rnea`, `crba`, `aba`, energy, momentum).
 - `passive`, `fluid`, `tendon_forces`: springs, damping, gravity compensation, fluid
   forces, tendons.
 - `actuation`: actuators as a whole, on `transmission` (lengths and moments),
@@ -15,7 +15,7 @@ Reading order:
 Collision, constraints, pipelines and sensors may import this package.
 """
 
-from ._algorithms import (
+from .algorithms import (
     aba as aba,
     actuator_forces as actuator_forces,
     actuator_states as actuator_states,

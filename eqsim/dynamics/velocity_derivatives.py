@@ -26,7 +26,7 @@ from .transmission import Moments
 # The derivative of Coriolis, centrifugal and gyroscopic forces by the velocity.
 #
 # With $v_i$ the velocity and $I_i$ the inertia of node $i$, the force that holds it on its
-# way is $f_i = I_i a_i + v_i \times^* I_i v_i$ (see `_algorithms.py`). Its derivative by the
+# way is $f_i = I_i a_i + v_i \times^* I_i v_i$ (see `algorithms.py`). Its derivative by the
 # velocity of the degree of freedom $j$, whose axis is $S_j$, is
 #
 # $\frac{\partial f_i}{\partial \dot q_j} = I_i G_j + B_i S_j, \qquad

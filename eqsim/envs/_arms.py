@@ -10,8 +10,8 @@ from ..kinematics import forward
 from ..model import State, System
 from ..model.arrays import as_array
 from ..pipelines import AbstractPipeline
-from ._gymnasium import length, model, physics, square_cost
 from ._task import AbstractTask
+from .gymnasium_parts import length, model, physics, square_cost
 
 
 class Reacher(AbstractTask):

@@ -8,7 +8,8 @@ from ..kinematics import center_of_mass
 from ..model import State, System
 from ..model.arrays import as_array
 from ..pipelines import AbstractPipeline
-from ._gymnasium import (
+from ._task import AbstractTask
+from .gymnasium_parts import (
     humanoid_observation,
     impact_cost,
     inside,
@@ -19,7 +20,6 @@ from ._gymnasium import (
     uniform_start,
     wrenches,
 )
-from ._task import AbstractTask
 
 
 class Humanoid(AbstractTask):

@@ -10,7 +10,8 @@ from ..model import State, System
 from ..model.arrays import as_array
 from ..pipelines import AbstractPipeline
 from ..spatial import clamp
-from ._gymnasium import (
+from ._task import AbstractTask
+from .gymnasium_parts import (
     finite,
     model,
     normal_start,
@@ -19,7 +20,6 @@ from ._gymnasium import (
     square_cost,
     uniform_start,
 )
-from ._task import AbstractTask
 
 
 class InvertedPendulum(AbstractTask):

@@ -9,7 +9,8 @@ from ..model import State, System
 from ..model.arrays import as_array
 from ..pipelines import AbstractPipeline
 from ..spatial import clamp
-from ._gymnasium import (
+from ._task import AbstractTask
+from .gymnasium_parts import (
     finite,
     inside,
     link_number,
@@ -21,7 +22,6 @@ from ._gymnasium import (
     uniform_start,
     wrenches,
 )
-from ._task import AbstractTask
 
 
 class Hopper(AbstractTask):

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..dynamics._algorithms import kinetic_energy_of, potential_energy_of
+from ..dynamics.algorithms import kinetic_energy_of, potential_energy_of
 from ..model import Cutoff, SENSOR_FACTS, SensorKind, Stage, System
 from ..model.arrays import take
 from ..spatial import at_least, at_most

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._trajectory import Trajectory
 from ..envs import AbstractEnv, AbstractTask, ResetOptions
-from ..envs._gymnasium import physics
+from ..envs.gymnasium_parts import physics
 from ..model import State, System
 from ..pipelines import AbstractPipeline
 from ._physics import Mode, replace, reset, Robots, Setup, step

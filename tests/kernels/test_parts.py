@@ -8,7 +8,7 @@ import pytest
 from kernels.harness import compare, Kernel
 
 from eqsim._kernels import _compile, _object, _schedule
-from eqsim._kernels._llvm import Module
+from eqsim._kernels._llvm import LLVMModule
 
 
 @pytest.fixture
@@ -23,13 +23,13 @@ def small_parts(monkeypatch, nothing_compiled):
 @pytest.fixture
 def made(monkeypatch):
     """The parts of all modules."""
-    found, split = [], Module.split
+    found, split = [], LLVMModule.split
 
     def noted(module, count):
         found.append(split(module, count))
         return found[-1]
 
-    monkeypatch.setattr(Module, "split", noted)
+    monkeypatch.setattr(LLVMModule, "split", noted)
     return found
 
 

@@ -13,7 +13,7 @@ import pytest
 from kernels.harness import Kernel
 
 from eqsim._kernels import _compile, _programs
-from eqsim._kernels._llvm import Module, Uses
+from eqsim._kernels._llvm import LLVMModule, Uses
 
 
 def polynomial(k: int):
@@ -52,7 +52,7 @@ def objects(place) -> list:
 def loads(key="key", text=None) -> bytes | None:
     """The code of a key, where compiling is an error if `text` is None."""
 
-    def compile() -> Module:
+    def compile() -> LLVMModule:
         if text is None:
             raise AssertionError("compiled")
         return text
@@ -62,9 +62,9 @@ def loads(key="key", text=None) -> bytes | None:
     return _compile.stored(key)
 
 
-def module(name: str, result: int = 0) -> Module:
+def module(name: str, result: int = 0) -> LLVMModule:
     text = f"define i32 @{name}() {{\n  ret i32 {result}\n}}\n"
-    return Module(1, [], {}, text, Uses())
+    return LLVMModule(1, [], {}, text, Uses())
 
 
 MODULE = module("handler")

@@ -29,11 +29,11 @@ from eqsim.plugins import COMMANDS, RUNS
 from eqsim.testing import probes
 from eqsim_zoo import load_run
 from eqsim_zoo._cli import view_run
-from eqsim_zoo._cli._train import agent_options, field_help
+from eqsim_zoo._cli._train_commands import agent_options, field_help
 from eqsim_zoo.runs import EnvironmentWarning, read_about, read_metrics
 from eqsim_zoo.runs._presets import _TABLE
 from eqsim_zoo.runs.folders import write_config
-from eqsim_zoo.training._train import ended
+from eqsim_zoo.training.train_resume import ended
 
 
 ZOO = pathlib.Path(__file__).parents[2] / "zoo" / "pyproject.toml"
@@ -435,7 +435,7 @@ def test_interrupted_run_says_how_to_resume(capsys, monkeypatch):
         result = zoo.train(*args, **kwargs)
         raise ended(signal.SIGINT, result)
 
-    monkeypatch.setattr("eqsim_zoo._cli._train.train", interrupted)
+    monkeypatch.setattr("eqsim_zoo._cli._train_commands.train", interrupted)
     status, out, err = run(capsys, f"train search toys:Rail {SHORT} --out a")
     assert status == 130, err
     assert "Resume with `eqsim resume a --env toys:Rail`." in out

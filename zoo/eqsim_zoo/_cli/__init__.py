@@ -11,4 +11,4 @@ from ._reading import (
     view_run as view_run,
 )
 from ._record import record_data as record_data
-from ._train import resume_run as resume_run, train_agent as train_agent
+from ._train_commands import resume_run as resume_run, train_agent as train_agent

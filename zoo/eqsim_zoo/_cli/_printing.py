@@ -16,8 +16,8 @@ from ..runs.folders import env_name
 from ..runs.members import Members
 from ..skills.paths import SkillPaths
 from ..training import bootstrap_interval, interquartile_mean, Result
-from ..training._train import UnsavedError
 from ..training.evaluation import Evaluation
+from ..training.train_resume import UnsavedError
 
 
 @contextmanager

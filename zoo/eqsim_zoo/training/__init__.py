@@ -9,15 +9,6 @@ Below is `runs`; the commands import this package.
 """
 
 from ._progress import RunWarning as RunWarning
-from ._train import (
-    Interrupted as Interrupted,
-    load_run as load_run,
-    Result as Result,
-    resume as resume,
-    Terminated as Terminated,
-    train as train,
-    UnsavedError as UnsavedError,
-)
 from .callbacks import (
     AbstractCallback as AbstractCallback,
     Checkpoint as Checkpoint,
@@ -34,5 +25,14 @@ from .evaluation import (
     evaluate as evaluate,
     Evaluation as Evaluation,
     interquartile_mean as interquartile_mean,
+)
+from .train_resume import (
+    Interrupted as Interrupted,
+    load_run as load_run,
+    Result as Result,
+    resume as resume,
+    Terminated as Terminated,
+    train as train,
+    UnsavedError as UnsavedError,
 )
 from .video import Video as Video
