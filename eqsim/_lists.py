@@ -221,8 +221,8 @@ def _moved_together(when, fn: Callable, arguments: Any, shared: Any, otherwise: 
 # each row, and the cost follows the number of rows that are used, not the capacity.
 #
 # Rows are visited one by one in kernels, which have rules of their own
-# (`_kernels/_list_sums.py`). Elsewhere, the rows of all environments are computed together, one
-# in each lane (`_lanes.py`).
+# (`_kernels/_reductions.py`). Elsewhere, the rows of all environments are computed together, one
+# in each lane (above).
 
 
 OWN_VALUE = -1

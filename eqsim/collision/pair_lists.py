@@ -7,7 +7,7 @@ shapes (`_polytope_distance.py`). The *narrow phase* visits these lists, and app
 that touch to lists of contacts, one for each dimension of the contact space. In kernels, each
 environment walks along its own lists, so that in a group of environments, pass k computes the
 k-th near pair of each. Elsewhere, the near pairs of all environments are computed together
-(`_lanes.py`).
+(`_lists.py`).
 
 Lists hold the worst case, so that nothing is dropped; only what is used is ever touched.
 """

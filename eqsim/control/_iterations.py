@@ -404,7 +404,7 @@ class Iterate(NamedTuple):
 
     - `stale`: true if the model is that of an earlier trajectory.
     - `mu`, `delta`: regularization and the factor by which it changes.
-    - `code`: number of the result, see `_results.py`.
+    - `code`: number of the result.
     """
 
     states: Any
