@@ -87,7 +87,7 @@ def strings(dtype, ends, radius, rots, centers):
         found = wrap(GeomKind.SPHERE, start, end, pose, radius, None)
         straight = (found.first - start, found.last - end)
         arc = jnp.where(found.is_wrapped, found.arc, 0.0)
-        return jnp.sum(sum(jnp.sqrt(v | v) for v in straight) + arc), arc
+        return jnp.sum(sum(jnp.sqrt(v.dot(v)) for v in straight) + arc), arc
 
     args = (jnp.asarray(x, dtype) for x in (np.stack(ends), rots, centers, radius))
     slopes, arc = jax.jit(jax.grad(length, has_aux=True))(*args)

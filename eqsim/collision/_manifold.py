@@ -617,11 +617,11 @@ def _clipped_face(
     # The line is a side of the subject if there is one; two of its sides meet in a corner,
     # at which the second one starts.
     line = jnp.where(both, before, jnp.where(base_before, after, before))
-    line = jnp.where(base_before.dot(base_after), line, after)
+    line = jnp.where(base_before | base_after, line, after)
     plane_line = jnp.where(both, after, jnp.where(base_before, before, after))
     valid = count_rows(numbers) < outline.count
     number = lambda x: jnp.where(x >= size, x - size, x)
-    cut = base_before.dot(base_after)
+    cut = base_before | base_after
     lift = jnp.where(both, _lift(meeting, plane, outline, numbers), 0.0)
     return Corners(number(line), both, number(plane_line), cut, lift, valid)
 

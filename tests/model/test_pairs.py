@@ -130,17 +130,17 @@ def test_many_shapes():
 def test_results_do_not_depend_on_the_size_of_blocks(seed):
     sys = random_system(seed, nlink=8)
     rules = pair_rules._rules(sys)
-    expected = _pairs.select_pairs.__wrapped__(rules)
+    expected = pair_rules.select_pairs.__wrapped__(rules)
     with pytest.MonkeyPatch.context() as patch:
         for size in (1, 5, 64):
-            patch.setattr(_pairs, "_BLOCK", size)
-            found = _pairs.select_pairs.__wrapped__(rules)
+            patch.setattr(pair_rules, "_BLOCK", size)
+            found = pair_rules.select_pairs.__wrapped__(rules)
             assert np.array_equal(found, expected)
     assert list(map(tuple, expected.tolist())) == list(candidate_pairs(sys))
 
 
 def test_too_many_pairs(monkeypatch):
-    monkeypatch.setattr(_pairs, "MOST_PAIRS", 190)
+    monkeypatch.setattr(pair_rules, "MOST_PAIRS", 190)
     bodies = '<body><joint/><geom size=".1"/></body>'
     world = lambda count: f"<mujoco><worldbody>{bodies * count}</worldbody></mujoco>"
     assert len(candidate_pairs(load_mjcf(world(20)))) == 190

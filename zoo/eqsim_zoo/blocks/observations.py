@@ -208,7 +208,7 @@ def init_statistics(obs: Any) -> Any:
     return _initial(obs) if is_vector(obs) else init_observation_statistics(obs)
 
 
-def _initial(obs: Any, dtype: Any = None) -> Statistics:
+def _initial(obs: Any, dtype: Any = None) -> RunningStatistics:
     none = jnp.zeros(obs.shape, dtype or obs.dtype)
     return RunningStatistics(jnp.ones((), none.dtype), none, none + 1.0)
 
@@ -273,7 +273,7 @@ def _updated(
     statistics: RunningStatistics,
     obs: Float[Array, "rows nobs"],
     valid: Bool[Array, " rows"] | None,
-) -> Statistics:
+) -> RunningStatistics:
     weight = jnp.ones(obs.shape[0], obs.dtype)
     if valid is not None:
         weight = weight * valid.astype(obs.dtype)
