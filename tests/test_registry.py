@@ -424,7 +424,9 @@ def test_every_environment_and_pipeline_is_published():
         assert registry.errors() == {}
         # The rest is made of these, by functions.
         makers = found - published
-        assert all(vars(eqsim.wrappers)[make.__name__] is make for make in makers)
+        assert all(
+            vars(eqsim.wrappers.skills)[make.__name__] is make for make in makers
+        )
 
 
 def test_the_installed_version_is_reported():

@@ -7,4 +7,4 @@ and help, and how one is found and run), `_inventory` (names given by users, `li
 one.
 """
 
-from . import main as main
+from ._main import main as main

@@ -388,6 +388,7 @@ class ChannelGain(AbstractUnknown):
 
     @property
     def transform(self) -> AbstractTransform:
+        """The transform from the parameter to the coordinate of the fit."""
         return Log()
 
     def labels(self, name: str, sys: System, widths: Widths) -> tuple[str, ...]:
@@ -419,6 +420,7 @@ class ChannelBias(AbstractUnknown):
 
     @property
     def transform(self) -> AbstractTransform:
+        """The transform from the parameter to the coordinate of the fit."""
         return Identity()
 
     def labels(self, name: str, sys: System, widths: Widths) -> tuple[str, ...]:
@@ -458,6 +460,7 @@ class ChannelDelay(AbstractUnknown):
 
     @property
     def transform(self) -> AbstractTransform:
+        """The transform from the parameter to the coordinate of the fit."""
         return Box(self.lower, self.upper)
 
     def labels(self, name: str, sys: System, widths: Widths) -> tuple[str, ...]:

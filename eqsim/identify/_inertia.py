@@ -52,6 +52,7 @@ class Inertia(AbstractUnknown):
 
     @property
     def transform(self) -> AbstractTransform:
+        """The transform from the parameter to the coordinate of the fit."""
         return _LogCholesky()
 
     def labels(self, name: str, sys: System, widths: Widths) -> tuple[str, ...]:

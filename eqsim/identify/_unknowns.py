@@ -420,6 +420,7 @@ class Tied(AbstractUnknown):
 
     @property
     def transform(self) -> AbstractTransform:
+        """The transform from the parameter to the coordinate of the fit."""
         return Log()
 
     def labels(self, name: str, sys: System, widths: Widths) -> tuple[str, ...]:
@@ -465,6 +466,7 @@ class Custom(AbstractUnknown):
 
     @property
     def transform(self) -> AbstractTransform:
+        """The transform from the parameter to the coordinate of the fit."""
         return Box(self.lower, self.upper)
 
     def labels(self, name: str, sys: System, widths: Widths) -> tuple[str, ...]:

@@ -121,6 +121,7 @@ class NormalizeObservation(AbstractStateful):
 
     @property
     def lifetime(self) -> Lifetime:
+        """How long the statistics are kept."""
         return Lifetime.NONE if self.frozen else Lifetime.RUN
 
     def reset(

@@ -161,7 +161,7 @@ WRONG = {
     "entries": ("[x]\npath = 'links.mass'\nentries = 0", "Parameter 'x': 'int' object"),
     "prior": (
         "[x]\npath = 'links.mass'\nprior_sd = 0",
-        "`Normal.sd` must be positive, got 0",
+        "`NormalPrior.sd` must be positive, got 0",
     ),
     "syntax": ("[x", "parameters.toml' is not valid"),
     "empty": ("", "lists no parameters"),

@@ -81,8 +81,8 @@ class Kind:
         places += [(_plugin_commands, "outcomes"), (_plugin_commands, "probe")]
         places += [(eqsim.identify, "fit")]
         for name, work in (
-            ("_train", "train"),
-            ("_train", "resume"),
+            ("_train_commands", "train"),
+            ("_train_commands", "resume"),
             ("_eval", "evaluate_members"),
         ):
             places.append((_module(name), work))

@@ -264,7 +264,7 @@ def test_robust_loss():
     spoiled = []
     for run in clean:
         q = run.channels["q"].copy()
-        q[::37] += 0.3
+        q[::37] += 3.0
         spoiled.append(identify.Recording(run.time, run.ctrl, {"q": q}, run.name))
     for loss in (identify.SquareLoss(), identify.CauchyLoss()):
         result = _fit(spoiled, loss=loss)

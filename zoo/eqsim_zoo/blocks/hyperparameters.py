@@ -47,14 +47,17 @@ def same_precision(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @ft.wraps(method)
     def cast(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return method(cast_floats(self, float_type(args)), *args, **kwargs)
+        dtype = float_type(args)
+        agent = self if dtype is None else cast_floats(self, dtype)
+        return method(agent, *args, **kwargs)
 
     return cast
 
 
 def float_type(tree: Any) -> Any:
-    """Return the type of the first floating-point array of a PyTree."""
-    return next(x.dtype for x in jtu.tree_leaves(tree) if eqx.is_inexact_array(x))
+    """Return the type of the first floating-point array of a PyTree; None without one."""
+    arrays = filter(eqx.is_inexact_array, jtu.tree_leaves(tree))
+    return next((x.dtype for x in arrays), None)
 
 
 def cast_floats(tree: Any, dtype: Any) -> Any:
