@@ -83,10 +83,13 @@ class Kind:
         for name, work in (
             ("_train_commands", "train"),
             ("_train_commands", "resume"),
-            ("_eval", "evaluate_members"),
+            ("_reading", "evaluate_members"),
         ):
             places.append((_module(name), work))
-        places += [(_module("_record"), "record"), (_module("_runs"), "write_curves")]
+        places += [
+            (_module("_record"), "record"),
+            (_module("_reading"), "write_curves"),
+        ]
         for module, name in places:
             assert hasattr(module, name), f"{module.__name__}.{name} is gone"
             setattr(module, name, _reached)

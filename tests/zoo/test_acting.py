@@ -1,5 +1,7 @@
 """Actions for batches of observations, of every agent, beside one observation at a time."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,7 +17,6 @@ from eqsim import AbstractAgent
 from eqsim.testing import probes
 from eqsim.wrappers import OneHotSkills, Skills
 from eqsim_zoo import blocks, vision
-from eqsim_zoo.blocks.replay import OffPolicyState
 from eqsim_zoo.runs.offline import OfflineState
 
 
@@ -95,10 +96,14 @@ def draw_views(key):
     return {"camera": camera, "joints": jr.normal(key, (3,))}
 
 
+class WithoutMemory(eqx.Module):
+    """The part of a state that `act` reads."""
+
+    learner: Any
+
+
 def off_policy_state(agent, obs):
-    """A state without environments."""
-    learner = agent.create(jr.key(0), obs, BOUNDS, BOUNDS.dtype)
-    return OffPolicyState(learner, None)
+    return WithoutMemory(agent.create(jr.key(0), obs, BOUNDS, BOUNDS.dtype))
 
 
 @pytest.mark.parametrize("shared", (False, True))

@@ -189,7 +189,7 @@ REFUSED = {
         AutoReset(TimeLimit(Rail(1), 5), mode=ResetMode.NEXT_STEP),
         "some steps are resets",
     ),
-    "a matrix": (AutoReset(TimeLimit(Matrix(1), 5)), "must be real vectors or images"),
+    "a matrix": (AutoReset(TimeLimit(Matrix(1), 5)), "one real vector"),
 }
 
 

@@ -270,10 +270,6 @@ WRONG = {
     "`RecurrentPPO` does not support `augmentations`": lambda: seeing(
         "recurrent_ppo", augmentations=(vision.RandomCrop(1),)
     ),
-    "`Images.encoder` must be an encoder": lambda: vision.Images(None),
-    "`Images.augmentations` must be a tuple": lambda: vision.Images(
-        ENCODER, augmentations=vision.RandomCrop(1)
-    ),
 }
 
 

@@ -149,7 +149,7 @@ def test_iql_equals_numpy(levels, seed):
     new, metrics = update(agent, state, batch)
     obs, action, reward, next_obs, left = arrays(batch)
     q = values(state.target, obs, action).min(axis=0)
-    of = lambda learner, x: perceptron(learner.model.network.network, x)[:, 0]
+    of = lambda learner, x: perceptron(learner.model.network, x)[:, 0]
     off = q - of(state.value, obs)
     close(metrics["value_loss"], (np.where(off > 0, 0.7, 0.3) * off**2).mean())
     advantage = q - of(new.value, obs)
@@ -171,7 +171,7 @@ def test_td3_bc_equals_numpy():
     state = dataclasses.replace(state, targets=other.targets)
     new, metrics = update(agent, state, batch)
     obs, action, reward, next_obs, left = arrays(batch)
-    best = lambda actor, x: np.tanh(perceptron(actor.network.network, x))
+    best = lambda actor, x: np.tanh(perceptron(actor.network, x))
     after = values(state.targets[1], next_obs, best(state.targets[0], next_obs))
     target = reward + left * after.min(axis=0)
     found = values(state.critic.model, obs, action)
@@ -456,21 +456,15 @@ BAD = {
     "`Goals` learns from single transitions, but `RecurrentPPO` is": lambda: Goals(
         zoo.RecurrentPPO()
     ),
-    "`BC` with `levels=3` has": lambda: offline.BC(levels=3, deterministic=True),
-    "`TD3BC.policy_delay` must be .* got 0": lambda: offline.TD3BC(policy_delay=0),
-    "`CQL.num_actions` must be .* got 0": lambda: offline.CQL(num_actions=0),
-    "`AWAC.num_actions` must be .* got 0": lambda: offline.AWAC(num_actions=0),
-    "`BC.levels` must be .* got 1": lambda: offline.BC(levels=1),
-    "give 59,049 actions, but at most 4,096": lambda: first(
-        offline.IQL(levels=3), nu=10
-    ),
-    "`BC` does not support `shared`": lambda: offline.BC(inputs=SHARED),
-    "`DiscreteCQL` does not support `shared`": lambda: offline.DiscreteCQL(
-        inputs=SHARED
-    ),
-    "`IQL.inputs` is `Images`, but .* no image": lambda: first(
-        offline.IQL(inputs=SHARED)
-    ),
+    "`BC` with `levels=3` has": lambda: zoo.BC(levels=3, deterministic=True),
+    "`TD3BC.policy_delay` must be .* got 0": lambda: zoo.TD3BC(policy_delay=0),
+    "`CQL.num_actions` must be .* got 0": lambda: zoo.CQL(num_actions=0),
+    "`AWAC.num_actions` must be .* got 0": lambda: zoo.AWAC(num_actions=0),
+    "`BC.levels` must be .* got 1": lambda: zoo.BC(levels=1),
+    "give 59,049 actions, but at most 4,096": lambda: first(zoo.IQL(levels=3), nu=10),
+    "`BC` does not support `shared`": lambda: zoo.BC(inputs=SHARED),
+    "`DiscreteCQL` does not support `shared`": lambda: zoo.DiscreteCQL(inputs=SHARED),
+    "`IQL.inputs` is `Images`, but .* no image": lambda: first(zoo.IQL(inputs=SHARED)),
     "`DiscreteCQL.levels` must be at least 2, got 0": lambda: zoo.DiscreteCQL(levels=0),
     "`Offline.batch_size` must be .* got 0": lambda: zoo.Offline(
         zoo.BC(), batch_size=0

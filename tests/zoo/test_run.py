@@ -139,7 +139,7 @@ def test_classes_of_what_is_held():
     """Are written down, and cannot become others, though the fields are called the
     same."""
     text = written(zoo.DADS())
-    assert text["sac.class"] == "SAC" and text["mix.class"] == "Mix"
+    assert text["sac.class"] == "SAC" and text["mix.class"] == "RewardMix"
     assert bool(eqx.tree_equal(build(Holder, written(Holder())), Holder()))
     changed = build(Holder, written(Holder(schedule=Steady(0.5))))
     assert isinstance(changed.schedule, Steady) and changed.schedule.rate == 0.5
