@@ -101,6 +101,10 @@ class WithoutMemory(eqx.Module):
 
     learner: Any
 
+    @property
+    def key(self):
+        return self.learner.key
+
 
 def off_policy_state(agent, obs):
     return WithoutMemory(agent.create(jr.key(0), obs, BOUNDS, BOUNDS.dtype))
