@@ -1,6 +1,6 @@
 """Actions for batches of observations, of every agent, beside one observation at a time."""
 
-from typing import Any
+import dataclasses
 
 import equinox as eqx
 import jax
@@ -96,18 +96,11 @@ def draw_views(key):
     return {"camera": camera, "joints": jr.normal(key, (3,))}
 
 
-class WithoutMemory(eqx.Module):
-    """The part of a state that `act` reads."""
-
-    learner: Any
-
-    @property
-    def key(self):
-        return self.learner.key
-
-
 def off_policy_state(agent, obs):
-    return WithoutMemory(agent.create(jr.key(0), obs, BOUNDS, BOUNDS.dtype))
+    """A state whose learner acts on `obs`; `act` does not read the memory."""
+    state = init(AGENTS["sac"], jr.key(0), ENV)
+    learner = agent.create(jr.key(0), obs, BOUNDS, BOUNDS.dtype)
+    return dataclasses.replace(state, learner=learner)
 
 
 @pytest.mark.parametrize("shared", (False, True))
