@@ -217,7 +217,7 @@ def _rms(
 ) -> dict:
     """Return errors of windows from measured initial states: rms by joint, and the
     median window."""
-    found, mask = identify.predict(result, sys, runs, Windows(length))
+    found, mask = result.prediction_errors(runs, Windows(length), sys)
     square = found["q"] ** 2 * mask[..., None]
     window = np.sqrt(square.sum(axis=1).mean(axis=1) / mask.sum(axis=1))
     rms = np.sqrt(square.sum(axis=(0, 1)) / mask.sum())
@@ -373,7 +373,7 @@ def _metrics(error: np.ndarray, mask: np.ndarray):
 def errors(result: identify.Result, sys: eqsim.System, tosses) -> dict[str, float]:
     """Return errors of whole tosses: mean over tosses, in per cent of the width and
     degrees."""
-    found, mask = identify.predict(result, sys, tosses, WHOLE)
+    found, mask = result.prediction_errors(tosses, WHOLE, sys)
     position, rotation = _metrics(found["q"], mask)
     return {"position": float(position.mean()), "rotation": float(rotation.mean())}
 

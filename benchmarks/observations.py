@@ -155,7 +155,9 @@ def main() -> None:
 def _run(name: str, seed: int, steps: int, study: Study) -> dict[str, Any]:
     """Train an agent, and evaluate its deterministic policy with keys of its own."""
     agent, env = study.make(name, steps)
-    plan = zoo.Plan(
+    run = zoo.Run(
+        agent,
+        env,
         steps,
         episode_length=study.length,
         pool_size=study.pool,
@@ -163,7 +165,7 @@ def _run(name: str, seed: int, steps: int, study: Study) -> dict[str, Any]:
         seed=seed,
     )
     begin = time.monotonic()
-    result = zoo.train(agent, env, plan)
+    result = zoo.train(run)
     seconds = time.monotonic() - begin
     found = zoo.evaluate(
         agent,

@@ -173,7 +173,7 @@ def test_each_episode_has_a_goal_of_its_own():
 @pytest.mark.parametrize("wrapped", ("skills", "reach"))
 def test_conforms(wrapped):
     skills = Skills(probes.point_mass(), OneHotSkills(3), 0.1)
-    testing.check_env({"skills": skills, "reach": GOAL}[wrapped])
+    testing.check_conformance({"skills": skills, "reach": GOAL}[wrapped])
 
 
 LOOPING = AutoReset(TimeLimit(probes.point_mass(), 4))
