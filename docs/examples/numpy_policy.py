@@ -29,7 +29,7 @@ def load_policy(path, member=0):
     ):  # SAC and TD3: statistics and bounds are those of the learner.
         x |= {k.removeprefix(".learner"): v for k, v in x.items()}
     fields = agent["fields"]
-    special = fields.get("levels") or fields["inputs.class"] != "Vectors"
+    special = fields.get("levels") or fields.get("inputs.class", "Vectors") != "Vectors"
     if agent["class"] not in ("PPO", "SAC", "TD3") or special:
         raise ValueError(f"{agent['class']} with these settings is not supported.")
     if x[".bounds"].ndim == 3:  # Several members: select one.
