@@ -11,7 +11,6 @@ name begins with an underscore, from outside of the package that holds this modu
 import argparse
 import ast
 import pathlib
-import re
 import resource
 import subprocess
 import sys
@@ -109,14 +108,11 @@ def print_sizes(root: pathlib.Path):
 
 
 def print_cpu_minutes(root: pathlib.Path):
-    """Run the quick tests as `make test` does, and print their CPU minutes."""
-    makefile = (root / "Makefile").read_text()
-    pattern = r"^\t\$\(QUICK\).*-m \"not slow\"$"
-    if not re.search(pattern, makefile, re.MULTILINE):
-        raise SystemExit("Makefile has no line of quick tests to run.")
+    """Run `make test`, and print its CPU minutes."""
     status = subprocess.run(["make", "test"], cwd=root).returncode
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(f"`make test` (status {status}): {(used.ru_utime + used.ru_stime) / 60:.1f}")
+    minutes = (used.ru_utime + used.ru_stime) / 60
+    print(f"CPU minutes of `make test` (exit status {status}): {minutes:.1f}")
 
 
 def main():

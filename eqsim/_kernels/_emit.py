@@ -448,7 +448,7 @@ class Emitter:
     **Attributes:**
 
     - `chunks`, `tables`: functions of scalar operations, and tables of numbers.
-    - `uses`: what the lines outside of chunks need.
+    - `uses`: declarations that the lines outside of chunks need.
     - `cost`: operations of one pass over the batch; those of loops count twice.
     """
 

@@ -88,7 +88,7 @@ class Text:
     """Instructions of one function.
 
     - `width`: lanes of a vector.
-    - `uses`: what the instructions need from the module.
+    - `uses`: declarations of the module that the instructions need.
     - `prefix`: beginning of the names of registers.
     """
 

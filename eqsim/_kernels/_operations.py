@@ -57,7 +57,7 @@ class Composite(NamedTuple):
     """An element-wise primitive that is made of operations.
 
     - `value`: a function of an element and the nodes of the operands.
-    - `partials`: as in `Operation`.
+    - `partials`: partial derivatives, as in `Operation`.
     """
 
     value: Callable[..., int]

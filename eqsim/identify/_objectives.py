@@ -80,7 +80,7 @@ class Comparison(NamedTuple):
 class WindowResiduals(NamedTuple):
     """Residuals of one window.
 
-    - `channels`: in the units of the channel, one row per measured time.
+    - `channels`: values in the units of the channel, one row per measured time.
     - `end`: coordinates and velocities at the time `window.gap`.
     """
 

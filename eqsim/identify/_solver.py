@@ -56,7 +56,7 @@ def assemble(blocks, starts, prior_gradient, prior_hessian, continuity: bool) ->
     **Arguments:**
 
     - `blocks`: result of `evaluate`.
-    - `starts`: in units of their prior.
+    - `starts`: coordinates of the initial states, in units of their prior.
     - `prior_gradient`, `prior_hessian`: derivatives of the priors by the parameters.
     """
     hessian = np.array(blocks.hessian)

@@ -163,7 +163,7 @@ class NormalPrior(AbstractPrior):
 
     **Arguments:**
 
-    - `mean`: in the unit of the value; by default the start.
+    - `mean`: mean, in the unit of the value; by default the start.
     - `sd`: standard deviation, in the unit of the value.
     """
 

@@ -119,15 +119,15 @@ class Run:
     - `episodes`: number of episodes of each evaluation.
     - `planned`: number of steps over which turns and evaluations are spaced; by default
         `steps`. A run that is extended keeps its spacing.
-    - `settings`: for an agent given by name, values of its fields; others have their
+    - `settings`: values of fields of an agent that is given by name; others have their
         defaults.
-    - `sweep`: for an agent given by name, lists of values by field; all combinations are
-        trained. Only numbers can be swept, as all agents share one program.
-    - `pipeline`, `options`: for an environment given by name, name of the pipeline, and
-        options of `eqsim.make`.
-    - `randomize`: for an environment given by name, preset of domain randomization.
-    - `skills`: for an environment given by name, prior of skills, such as `one_hot:5`,
-        `uniform:2` or `normal:2`. The environment is wrapped in `Skills`, whose options may
+    - `sweep`: lists of values by field of an agent that is given by name; all combinations
+        are trained. Only numbers can be swept, as all agents share one program.
+    - `pipeline`, `options`: name of the pipeline and options of `eqsim.make` for an
+        environment that is given by name.
+    - `randomize`: preset of domain randomization, for an environment that is given by name.
+    - `skills`: prior of skills, such as `one_hot:5`, `uniform:2` or `normal:2`, for an
+        environment that is given by name. The environment is wrapped in `Skills`, whose options may
         follow, as in `uniform:2,resample_probability=0.02,least_steps=10`.
 
     **Raises:** `TypeError` or `ValueError` if a value has a wrong type or is out of range.

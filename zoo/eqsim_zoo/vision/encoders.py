@@ -117,7 +117,7 @@ class SpatialSoftmax(AbstractPool):
 
     **Arguments:**
 
-    - `temperature`: in the beginning; it is learned.
+    - `temperature`: initial temperature; it is learned.
     """
 
     temperature: float = eqx.field(static=True, converter=float, default=1.0)
