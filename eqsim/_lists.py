@@ -11,7 +11,6 @@ import jax.tree_util as jtu
 import numpy as np
 from jax import lax
 from jax.core import ShapedArray
-from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -537,23 +536,6 @@ ad.primitive_jvps[each_p] = _jvp
 ad.primitive_transposes[each_p] = _transpose
 batching.primitive_batchers[each_p] = _batch
 mlir.register_lowering(each_p, mlir.lower_fun(_impl, multiple_results=True))
-
-
-def pushed(fn: Callable[..., Any], primals: Any, tangents: Any) -> Any:
-    """Return the Jacobian-vector product of a function for a rule of `jax.custom_jvp` with
-    symbolic zeros: arguments without a tangent are not differentiated."""
-    leaves, treedef = jtu.tree_flatten(primals)
-    rates = treedef.flatten_up_to(tangents)
-    moving = [k for k, rate in enumerate(rates) if not isinstance(rate, SymbolicZero)]
-
-    def chosen(*own):
-        full = list(leaves)
-        for k, x in zip(moving, own, strict=True):
-            full[k] = x
-        return fn(*jtu.tree_unflatten(treedef, full))
-
-    given = [leaves[k] for k in moving], [rates[k] for k in moving]
-    return jax.jvp(chosen, *given)[1]
 
 
 # Rows of arrays whose numbers differ between environments.

@@ -109,7 +109,8 @@ class AbstractAgent(eqx.Module):
 
         **Arguments:**
 
-        - `state`: state from `init`, `update` or `iterate`, of one member.
+        - `state`: state of one agent with one seed, from `init`, `iterate`, or an `update`
+            that takes the whole state.
         - `obs`: observation of one environment, or a batch. An agent with memory acts as
             in the first step of an episode. For a batch and an agent of a plugin that
             takes none, use `jax.vmap`.
@@ -119,11 +120,19 @@ class AbstractAgent(eqx.Module):
 
     @abc.abstractmethod
     def update(
-        self, state: Any, batch: Any
+        self, learner: Any, batch: Any, /
     ) -> tuple[Any, dict[str, Float[Array, "..."]]]:
-        """Update the agent from a batch, whose type the agent documents.
+        """Update the agent from a batch.
 
-        **Returns:** the new state, of the same structure, and metrics: numbers by name.
+        **Arguments:**
+
+        - `learner`: what is learned: the state from `init`, or the part of it that the
+            agent documents. Off-policy agents of eqsim-zoo take `state.learner`, without
+            environments and replay.
+        - `batch`: data of a type that the agent documents.
+
+        **Returns:** the new `learner`, of the same structure, and metrics: numbers by
+        name.
         """
 
 
@@ -164,7 +173,7 @@ class AbstractRecurrentAgent(AbstractAgent):
 
         **Arguments:**
 
-        - `state`: state from `init`, `update` or `iterate`.
+        - `state`: state from `init` or `iterate`.
         - `sample`: True to sample actions, as in training.
         """
 

@@ -1,5 +1,5 @@
-"""Calls of a function of one environment and their derivatives: parameters of the primitive
-that `_batching` binds, and sharding of batches.
+"""Sharding of batches, known zeros and ones of arrays, and calls of a function of one
+environment with their derivatives: parameters of the primitive that `_batching` binds.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 from jax.core import ShapedArray, Tracer
+from jax.custom_derivatives import SymbolicZero
 from jax.experimental.custom_partitioning import (
     ArrayMapping,
     custom_partitioning,
@@ -124,14 +125,6 @@ def _rule(args, out, nbatch: int) -> SdyShardingRule:
 # Known zeros and ones.
 
 
-# Calls of a function of one environment and their derivatives: parameters of the
-# primitive of `batch_last` (see `_batching.py`).
-#
-# Each kind of call computes on arrays with trailing batch axes, returns the shapes of its
-# results, and, if it is linear, has a transpose. Its code depends on the shapes of its
-# arguments and on known zeros and ones among their values (`Pattern`).
-
-
 class AbstractPattern:
     """Known zeros and ones of the arrays of a module: a hint to the kernel compiler.
 
@@ -226,7 +219,12 @@ def known_values(tree: Any) -> tuple[Known, ...]:
     )
 
 
-# Calls.
+# Calls of a function of one environment and their derivatives: parameters of the
+# primitive of `batch_last` (see `_batching.py`).
+#
+# Each kind of call computes on arrays with trailing batch axes, returns the shapes of its
+# results, and, if it is linear, has a transpose. Its code depends on the shapes of its
+# arguments and on known zeros and ones among their values (`Pattern`).
 
 
 _Leaves = tuple[Any, ...]
@@ -513,6 +511,23 @@ def traced(call: Primal, signature, x64: bool):
     return closed, leaves, treedef
 
 
+def symbolic_jvp(fn: Callable[..., Any], primals: Any, tangents: Any) -> Any:
+    """Return the Jacobian-vector product of a function for a rule of `jax.custom_jvp` with
+    symbolic zeros: arguments without a tangent are not differentiated."""
+    leaves, treedef = jtu.tree_flatten(primals)
+    rates = treedef.flatten_up_to(tangents)
+    moving = [k for k, rate in enumerate(rates) if not isinstance(rate, SymbolicZero)]
+
+    def chosen(*own):
+        full = list(leaves)
+        for k, x in zip(moving, own, strict=True):
+            full[k] = x
+        return fn(*jtu.tree_unflatten(treedef, full))
+
+    given = [leaves[k] for k in moving], [rates[k] for k in moving]
+    return jax.jvp(chosen, *given)[1]
+
+
 # Rows of lists.
 
 
@@ -521,7 +536,7 @@ _TOGETHER = contextvars.ContextVar("rows_together", default=False)
 
 @contextlib.contextmanager
 def rows_together(together: bool = True) -> Iterator[None]:
-    """Choose whether functions vectorize over the rows of lists (`_loops.py`), within a
+    """Choose whether functions vectorize over the rows of lists (`_lists.py`), within a
     context. Kernels visit one row after another."""
     before = _TOGETHER.set(together)
     try:

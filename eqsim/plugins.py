@@ -3,7 +3,7 @@
 A package publishes a name by an entry point in its `pyproject.toml`:
 
     [project.entry-points."eqsim.envs"]
-    cartpole = "eqsim_example:Cartpole"
+    ball_beam = "eqsim_example:BallBeam"
 
 eqsim publishes its own objects in the same way. A `Registry` holds the names of one
 group. It reads the metadata of installed packages when it is first used, imports an

@@ -32,8 +32,8 @@ interface. The files, in reading order:
 - `_assumptions.py`: numbers of a robot that are assumed to be 0, 1 or -1.
 - `_compile.py`, `_object.py`: LLVM, the store of machine code, and its keys.
 
-Nothing here knows of robots. Only the modules of layer 0 beside this package (`_batching`,
-`_calls`, `_separate`, `_each`) and `testing` import it, by the names below.
+Nothing here knows of robots. Only `_batching`, `_primitive`, `_separate` and `testing`
+import it, by the names below.
 """
 
 from ._assumptions import pattern_of as pattern_of

@@ -23,26 +23,30 @@ from jax import lax
 from .._lists import (
     each,
     OWN_VALUE,
-    pushed,
     read_rows,
     read_rows_of,
     table_rows,
     write_rows,
 )
+from .._primitive import symbolic_jvp
 from ..collision import contact_plan, ContactPlan, ContactPoints, split_plan
 from ..collision.narrow_phase import shared_hulls
 from ..collision.pair_lists import PairList
 from ..collision.plan import ListPlan, PairGroup
 from ..dynamics.weights import InverseWeights
-from ..model import System, tree
-from ..model.arrays import per_row, take
+from ..kinematics.link_motion import dof_axes, Kinematics
+from ..model import System, Tree, tree
+from ..model.arrays import per_row, take, take_or_zero
 from ..spatial import Motion, Vec3
 from ._contact_solver import (
-    coupled_contacts,
-    CoupledContacts,
+    contact_jacobian,
+    contact_places,
+    ContactRowList,
     for_each_contact,
+    list_rows,
     numbers_where,
     visit_contacts,
+    VisitedContacts,
 )
 from .contact_rows import (
     anchored_rows,
@@ -50,12 +54,13 @@ from .contact_rows import (
     contact_parameters,
     ContactGroup,
     ContactParameters,
+    ContactRows,
     ContactSource,
 )
 from .costs import Residual
 from .listed_contacts import listed_contacts, ListedContacts, pair_wrenches
 from .record import AbstractConstraint, RobotData
-from .rows import AbstractRows, PointJacobian, Rows
+from .rows import AbstractRows, add_products, PointJacobian, Rows, Terms
 
 
 class ContactConstants(NamedTuple):
@@ -159,6 +164,88 @@ def _group_rows(
     if group.anchored:
         return anchored_rows(source)
     return coupled_contacts(tree(sys), now.kin, source)
+
+
+# Contacts that couple branches of the tree.
+
+
+class CoupledContacts(AbstractRows):
+    r"""Points that are always computed and couple branches of the tree, or are on the world
+    but too many to be anchored (`contact_groups`), with residuals $J a + c$.
+
+    Reports and derivatives use the rows of all points; the solver visits those that exist.
+
+    - `tree`: tree of nodes.
+    - `axes`: motion axis of each degree of freedom.
+    - `source`: data for the rows.
+    - `rows`: rows of all points.
+    """
+
+    tree: Tree = eqx.field(static=True)
+    axes: Motion
+    source: ContactSource
+    rows: ContactRows
+
+    @property
+    def nodes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """First and second node of each contact; -1: the world."""
+        return self.source.group.nodes
+
+    def residuals(self, motion: Motion, qdd) -> Residual:
+        one, two = (take_or_zero(motion, nodes) for nodes in self.nodes)
+        return self.rows.residuals(one, two)
+
+    def pieces(self, x: Residual) -> Any:
+        return self.rows.cost.piece(x)
+
+    def forces(self, pieces: Any, x: Residual) -> Residual:
+        return self.rows.cost.force(pieces, x)
+
+    def transpose(self, force: Residual) -> Terms:
+        pulls = self.rows.wrench(force).on_both()
+        terms = []
+        for pull, nodes in zip(pulls, self.nodes, strict=True):
+            moving = [k for k, node in enumerate(nodes) if node >= 0]
+            terms.append((take(pull, moving), tuple(nodes[k] for k in moving)))
+        return Terms(nodes=tuple(term for term in terms if term[1]))
+
+    def stiffness(self, pieces: Any) -> Terms:
+        places = contact_places(self.tree, self.nodes)
+        weights = self.rows.cost.stiffness(pieces)
+        # Only contacts that are stiff on their pieces.
+        number, count = numbers_where(weights[0][0] > 0.0)
+
+        def add(entries, k, used):
+            point = read_rows(number, k)
+            rows = self.rows._replace(cost=(), offset=())
+            rows, weight = read_rows_of((rows, weights), point)
+            jac = contact_jacobian(self.tree, self.axes, self.nodes, rows, point)
+            weight = jtu.tree_map(lambda w: jnp.where(used, w, 0.0), weight)
+            return add_products(entries, places, jac, weight)
+
+        like = self.axes.ang.x[:1] + weights[0][0][:1]
+        start = jnp.zeros((len(places), *like.shape[1:]), like.dtype)
+        total = for_each_contact(count, add, start)
+        return Terms(entries=((total, places),))
+
+    def for_solver(self) -> VisitedContacts:
+        number, count = numbers_where(self.source.exists())
+        rows = self.rows
+
+        def row(k):
+            point = read_rows(number, k)
+            return point, read_rows_of(rows, point)
+
+        pair, rows = list_rows(number.shape[0], count, row)
+        found = ContactRowList(pair, rows, count)
+        return VisitedContacts(self.tree, self.nodes, self.axes, found)
+
+
+def coupled_contacts(
+    nodes: Tree, kin: Kinematics, source: ContactSource
+) -> CoupledContacts:
+    """Compute the rows of contacts that are visited one by one."""
+    return CoupledContacts(nodes, dof_axes(nodes, kin), source, source.rows())
 
 
 # Reports.
@@ -390,7 +477,7 @@ def _with_derivative(
 def _derivative(facts: ReportFacts, primals, tangents):
     (given, report), (rates, _) = primals, tangents
     again = ft.partial(_computed_again, facts, report)
-    return report.values, pushed(again, (given,), (rates,))
+    return report.values, symbolic_jvp(again, (given,), (rates,))
 
 
 def _computed_again(

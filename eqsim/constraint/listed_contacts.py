@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
-from .._lists import add_rows, each, pushed, read_rows, read_rows_of, table_rows
+from .._lists import add_rows, each, read_rows, read_rows_of, table_rows
+from .._primitive import symbolic_jvp
 from .._separate import separate
 from ..collision.narrow_phase import (
     code_version,
@@ -504,7 +505,7 @@ def _link_forces(rows: ListedContacts, solved: Motion, motion: Motion) -> Force:
 
 @ft.partial(_link_forces.defjvp, symbolic_zeros=True)
 def _link_forces_jvp(primals, tangents):
-    return _link_forces(*primals), pushed(_summed_forces, primals, tangents)
+    return _link_forces(*primals), symbolic_jvp(_summed_forces, primals, tangents)
 
 
 def _summed_forces(rows: ListedContacts, solved: Motion, motion: Motion) -> Force:

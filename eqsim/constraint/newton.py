@@ -8,9 +8,10 @@ full steps, Newton's method has then converged, to rounding, when no row changes
 piece. Problems that full steps do not solve continue with a line search, which
 always converges because the cost is convex.
 
-With rows on fixed pieces of their costs, $M a - \tau - J^T f(J a)$ is linear in $a$. The
-implicit function theorem gives the derivative at the solution: one more solve with the same
-matrix.
+The accelerations are a zero of $M a - \tau - J^T f(J a)$, so the implicit function theorem
+gives their derivative: one more solve with the matrix of the last step. Pieces are fixed
+there. Forces on them are linear in $a$, except those of elliptic cones, whose models are
+tangent to the forces at the solution.
 
 The line search is the Illinois variant of regula falsi: Dowell and Jarratt, *A modified
 regula falsi method for computing the root of an equation*, BIT 11, 1971.
@@ -30,7 +31,7 @@ import jax.tree_util as jtu
 from jax import lax
 
 from .._errors import check_count
-from .._lists import pushed
+from .._primitive import symbolic_jvp
 from ..dynamics.articulated import factor, project, solve
 from ..dynamics.joint_space import joint_space_entries, linear_solver
 from ..kinematics.link_motion import (
@@ -81,8 +82,8 @@ def residual(tree: Tree, problem: Problem, qdd, pieces: ByKind):
     r"""Compute $\tau + J^T f(J a) - M a$ on fixed pieces: zero at the solution."""
     motion = node_motion(tree, problem.kin, qdd)
     force = row_forces(problem, motion, qdd, pieces)
-    constrained = constraint_forces(tree, problem, force)
-    return smooth_residual(tree, problem, motion, qdd) + constrained
+    tau = constraint_forces(tree, problem, force)
+    return smooth_residual(tree, problem, motion, qdd) + tau
 
 
 def row_forces(problem: Problem, motion: Motion, qdd, pieces: ByKind) -> ByKind:
@@ -226,7 +227,7 @@ def _implicit_jvp(tree, primals, tangents):
     (problem, solution), (rate, _) = primals, tangents
     qdd = _implicit(tree, problem, solution)
     at_solution = lambda p: residual(tree, p, qdd, solution.pieces)
-    right = pushed(at_solution, (problem,), (rate,))
+    right = symbolic_jvp(at_solution, (problem,), (rate,))
     return qdd, implicit_solve(tree, problem, solution.pieces, right)
 
 

@@ -1,7 +1,7 @@
 """The record of a robot at one state, and the interface of constraints, which read it."""
 
 import abc
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 
@@ -22,8 +22,8 @@ _LATER: Any = None
 class RobotData(NamedTuple):
     """A robot at one state, in world axes; arrays have the batch axes last.
 
-    The stages of a step (`pipelines/_forward.py`) fill the fields from top to bottom.
-    Constraints are called when all but the last three are known.
+    The stages of a step (`pipelines/forward_dynamics.py`) add the fields. Constraints are
+    called when all but the last two are known.
 
     - `fixed`, `geoms`: constant frames of the links, and of the shapes in the nodes.
     - `onset_width`: width of the onset of contacts, m; None if it is abrupt.
@@ -34,7 +34,7 @@ class RobotData(NamedTuple):
         are none.
     - `listing`: pairs that touch and contacts of the others; None if there are none.
     - `every_point`: points of all pairs that could touch, in the order of `ContactPlan`;
-        None unless kinds of constraints besides those of `ALL` may read them.
+        None unless a kind of constraint reads them (`AbstractConstraint.reads_every_point`).
     - `drive`: the actuators.
     - `problem`: the convex problem of the accelerations, with rows by kind of constraint.
     - `solution`: its solution, the accelerations.
@@ -67,7 +67,11 @@ class AbstractConstraint(eqx.Module):
     To add a kind, write a class with these two methods, and pass it in
     `Generalized(constraints=(*constraint.ALL, Mine()))`. Array fields are parameters, which
     can be batched and differentiated.
+
+    - `reads_every_point`: true if `rows` reads `now.every_point`.
     """
+
+    reads_every_point: ClassVar[bool] = False
 
     @abc.abstractmethod
     def constants(self, sys: System, weights: InverseWeights) -> Any:

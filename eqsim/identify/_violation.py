@@ -11,7 +11,7 @@ This is the dual of the problem that `eqsim.constraint` solves, with the rows $x
 \bar a) + c / \delta$.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -49,7 +49,7 @@ from ..model.arrays import as_array, take
 from ..pipelines import Generalized
 from ..pipelines.forward_dynamics import (
     derive,
-    forward,
+    forward_dynamics,
     Prepared,
     Settings,
     solved_forces,
@@ -88,6 +88,7 @@ class ContactLaw(AbstractConstraint):
     - `reach`: distance within which points are computed, m.
     """
 
+    reads_every_point: ClassVar[bool] = True
     acceleration: Any
     velocity: Any
     interval: Any
@@ -202,7 +203,7 @@ def _law(settings: Settings) -> ContactLaw:
 
 
 def _explain_fn(prepared: Prepared, inputs: StepInputs):
-    now = forward(prepared, full_batch(inputs, prepared))
+    now = forward_dynamics(prepared, full_batch(inputs, prepared))
     return now.solution.qdd, _violations(prepared, now), _depths(prepared, now)
 
 

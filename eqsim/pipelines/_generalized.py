@@ -28,7 +28,7 @@ from ._pipeline import (
 from ._sensing import measure, reported_contacts, summed_wrenches
 from .forward_dynamics import (
     derive,
-    forward,
+    forward_dynamics,
     Prepared,
     Settings,
     solved_constraint_forces,
@@ -43,9 +43,9 @@ class Generalized(AbstractPipeline):
 
     Smooth dynamics, soft constraints and integrators are those of MuJoCo (see its
     documentation, *Computation*): `q` and `qd` equal those of `mj_step` on the same
-    file with a converged Newton solver. The solver iterates until convergence (at most
-    50 steps; most states need 2 to 5), and derivatives are computed implicitly at the
-    solution.
+    file with a converged Newton solver. The solver iterates until convergence (most
+    states need 2 to 5 steps; `Newton` has the limits), and derivatives are computed
+    implicitly at the solution.
 
     **Arguments:**
 
@@ -102,7 +102,11 @@ class Generalized(AbstractPipeline):
         - `sys`: the robot, or a batch of robots under `eqx.filter_vmap`.
         """
         check_state(sys)
-        return _prepare(self, sys)
+        smoothing = self.smoothing
+        if smoothing is not None:
+            smoothing = smoothing.astype(sys.dt.dtype)
+        settings = Settings(self.constraints, self.solver, smoothing)
+        return Prepared(sys, settings, _derive(sys, settings))
 
     def step(
         self,
@@ -156,7 +160,7 @@ class Generalized(AbstractPipeline):
     ) -> dict[str, Any]:
         """Compute parts of the solution, see `AbstractPipeline._parts`, and `state`, the
         next state. `step`, `solve` and `advance` are this function."""
-        prepared, inputs = _prepared(self, sys, state, ctrl, external)
+        prepared, inputs = _arguments(self, sys, state, ctrl, external)
         robot = prepared.sys
         integrator = self.integrator or integrator_of(robot)
         size = num_reported(robot, self.max_contacts) if "contacts" in wanted else 0
@@ -189,7 +193,7 @@ class Generalized(AbstractPipeline):
 
         **Returns:** one array per sensor, in the order of `sys.sensors.names`.
         """
-        prepared, inputs = _prepared(self, sys, state, ctrl, external)
+        prepared, inputs = _arguments(self, sys, state, ctrl, external)
         robot = prepared.sys
         _check_time(robot, time)
         if not robot.nsensor:
@@ -225,21 +229,13 @@ def _check_smoothing(smoothing) -> None:
 _derive = batch_last(derive)
 
 
-def _prepare(pipeline: Generalized, sys: System) -> Prepared:
-    smoothing = pipeline.smoothing
-    if smoothing is not None:
-        smoothing = smoothing.astype(sys.dt.dtype)
-    settings = Settings(pipeline.constraints, pipeline.solver, smoothing)
-    return Prepared(sys, settings, _derive(sys, settings))
-
-
-def _prepared(
+def _arguments(
     pipeline: Generalized, sys: System | AbstractPrepared, state: State, ctrl, external
 ) -> tuple[Prepared, StepInputs]:
     """Check the arguments of a step, and prepare the robot unless it is."""
     robot = sys.sys if isinstance(sys, AbstractPrepared) else sys
     check_state(robot, state.q, state.qd, ctrl, state.act, external)
-    prepared = sys if isinstance(sys, Prepared) else _prepare(pipeline, robot)
+    prepared = sys if isinstance(sys, Prepared) else pipeline.prepare(robot)
     return prepared, StepInputs(state.q, state.qd, state.act, ctrl, external)
 
 
@@ -256,7 +252,7 @@ def _compute(
     if wanted == ("state",):
         return {"state": integrator.step(prepared, inputs)}
     if "state" not in wanted:
-        return _solved(wanted, size, prepared, forward(prepared, inputs))
+        return _solved(wanted, size, prepared, forward_dynamics(prepared, inputs))
     new, now = integrator.advance(prepared, inputs)
     rest = tuple(name for name in wanted if name != "state")
     return {"state": new, **_solved(rest, size, prepared, now)}

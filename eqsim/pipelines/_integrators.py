@@ -56,7 +56,7 @@ from ..model.arrays import concatenate, take
 from ..spatial import ArticulatedInertia, Force, Mat3, Motion, Vec3
 from ..spatial.rotations import rotation_rate
 from ..spatial.vectors import congruence, diagonal, full_matrix6, Matrix6, solve6
-from .forward_dynamics import forward, Prepared, StepInputs
+from .forward_dynamics import forward_dynamics, Prepared, StepInputs
 
 
 def with_free_bodies(sys: System, now: RobotData, qdd, damping: SmoothDamping, jac):
@@ -159,7 +159,7 @@ class AbstractIntegrator(eqx.Module):
     def advance(
         self, prepared: Prepared, inputs: StepInputs
     ) -> tuple[StateArrays, RobotData]:
-        """Do the same, and also return `forward` at the start of the step."""
+        """Do the same, and also return the record of the start of the step."""
 
 
 class AbstractOneSolve(AbstractIntegrator):
@@ -182,8 +182,8 @@ class AbstractOneSolve(AbstractIntegrator):
     def advance(
         self, prepared: Prepared, inputs: StepInputs
     ) -> tuple[StateArrays, RobotData]:
-        """Do the same, and also return `forward` at the start of the step."""
-        now = forward(prepared, inputs)
+        """Do the same, and also return the record of the start of the step."""
+        now = forward_dynamics(prepared, inputs)
         return self.move(prepared, now), now
 
 
@@ -241,7 +241,7 @@ class RungeKutta4(AbstractIntegrator):
         def stage(carry, numbers):
             (weight, share), (place, shift, mean) = numbers, carry
             at = inputs._replace(q=place[0], qd=place[1], act=place[2])
-            now = forward(prepared, at)
+            now = forward_dynamics(prepared, at)
             drive, turned = now.drive, _tangent_rate(sys, shift, place[1])
             rate = (turned, now.solution.qdd, drive.act_rate)
             mean = jtu.tree_map(lambda x, y: x + weight * y, mean, rate)
@@ -267,9 +267,9 @@ class RungeKutta4(AbstractIntegrator):
     def advance(
         self, prepared: Prepared, inputs: StepInputs
     ) -> tuple[StateArrays, RobotData]:
-        """Do the same, and also return `forward` at the start of the step, which is
+        """Do the same, and also return the record of the start of the step, which is
         computed once more because the stages are one loop."""
-        now = forward(prepared, inputs)
+        now = forward_dynamics(prepared, inputs)
         return self.step(prepared, inputs), now
 
 

@@ -55,7 +55,7 @@ from ..spatial import Force, force_at, Vec3, vec3
 from .forward_dynamics import (
     actuators,
     contact_constants,
-    forward,
+    forward_dynamics,
     positions_and_velocities,
     Prepared,
     solved_forces,
@@ -249,7 +249,7 @@ def measure(prepared: Prepared, inputs: StepInputs, size: int, time):
     """
     sys, solved = prepared.sys, None
     if needs_solution(sys) or _acts_on_contacts(sys):
-        now = forward(prepared, inputs)
+        now = forward_dynamics(prepared, inputs)
         solved = _solved_forces(prepared, now, size, inputs.external)
     else:
         now = positions_and_velocities(prepared, inputs.q, inputs.qd, inputs.act)

@@ -1,7 +1,7 @@
 """Forward dynamics with contacts for `Generalized`; batch axes are last.
 
-`prepare` computes what depends on the robot and the pipeline alone. `forward` computes what
-depends on the state, in one record, from kinematics to the solution.
+`derive` computes what depends on the robot and the pipeline alone. `forward_dynamics` computes
+what depends on the state, in one record, from kinematics to the solution.
 """
 
 from collections import OrderedDict
@@ -22,7 +22,6 @@ from ..collision import (
 )
 from ..constraint import (
     AbstractConstraint,
-    ALL,
     Contact,
     RobotData,
     tendon_inertia_rows,
@@ -151,11 +150,6 @@ def derive(sys: System, settings: Settings) -> Constants:
     )
 
 
-def prepare(sys: System, settings: Settings) -> Prepared:
-    """Compute all quantities that depend on a robot and a pipeline alone."""
-    return Prepared(sys, settings, derive(sys, settings))
-
-
 class StepInputs(NamedTuple):
     """State and inputs of a robot, `(n, *batch)`.
 
@@ -171,7 +165,7 @@ class StepInputs(NamedTuple):
     external: Any
 
 
-def forward(prepared: Prepared, inputs: StepInputs) -> RobotData:
+def forward_dynamics(prepared: Prepared, inputs: StepInputs) -> RobotData:
     """Compute accelerations and the quantities that determine them."""
     sys, settings, constants = prepared.sys, prepared.settings, prepared.constants
     nodes = tree(sys)
@@ -181,7 +175,7 @@ def forward(prepared: Prepared, inputs: StepInputs) -> RobotData:
     now, tau = _with_joint_forces(prepared, now, inputs.ctrl)
     force = _smooth_forces(prepared, now, inputs.external)
     force = force - inertial_forces(inertia, now.velocities)
-    if not all(type(kind) in map(type, ALL) for kind in settings.constraints):
+    if any(kind.reads_every_point for kind in settings.constraints):
         now = _with_every_point(prepared, now)
     rotor = armature(sys) + jnp.zeros_like(tau)
     problem = Problem(now.kin, inertia, force, tau, rotor, _rows(prepared, now))

@@ -29,7 +29,13 @@ from ..kinematics import forward as link_poses
 from ..kinematics.link_motion import ascend, frames, kinematics
 from ..model import JointKind, State, System, tree
 from ..pipelines import Generalized
-from ..pipelines.forward_dynamics import forward, prepare, Settings, StepInputs
+from ..pipelines.forward_dynamics import (
+    derive,
+    forward_dynamics,
+    Prepared,
+    Settings,
+    StepInputs,
+)
 from ..spatial import Mat3, matrix_quaternion, multiply, quaternion_matrix
 from ..spatial.vectors import stack
 from .comparisons import (
@@ -290,7 +296,7 @@ class ConstraintKit:
         settings = Settings((constraint,), self.pipeline.solver, None)
         ctrl = jnp.zeros((sys.nu, 1))
         inputs = StepInputs(state.q, state.qd, state.act, ctrl, None)
-        return forward(prepare(sys, settings), inputs)
+        return forward_dynamics(Prepared(sys, settings, derive(sys, settings)), inputs)
 
     @property
     def problem(self) -> Problem:

@@ -12,7 +12,13 @@ import pytest
 from eqsim import Generalized, load_mjcf, State
 from eqsim.constraint import ALL, Newton, newton
 from eqsim.model import tree
-from eqsim.pipelines.forward_dynamics import forward, prepare, Settings, StepInputs
+from eqsim.pipelines.forward_dynamics import (
+    derive,
+    forward_dynamics,
+    Prepared,
+    Settings,
+    StepInputs,
+)
 
 
 # Strong friction, the same contact twice, a large margin, a light link under a body that
@@ -71,8 +77,9 @@ def solve(sys, q, qd):
     last axis."""
     last = jtu.tree_map(lambda x: x[..., None], sys)
     none = jnp.zeros((0, q.shape[1]))
-    prepared = prepare(last, Settings(ALL, Newton(), jnp.zeros(1)))
-    now = forward(prepared, StepInputs(q, qd, none, none, None))
+    settings = Settings(ALL, Newton(), jnp.zeros(1))
+    prepared = Prepared(last, settings, derive(last, settings))
+    now = forward_dynamics(prepared, StepInputs(q, qd, none, none, None))
     nodes, problem = tree(last), now.problem
     qdd, pieces, converged = now.solution
     motion = newton.node_motion(nodes, problem.kin, qdd)

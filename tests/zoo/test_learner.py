@@ -9,7 +9,7 @@ import optax
 import pytest
 from helpers import tree_allclose
 
-from eqsim_zoo.blocks import Learner, MLP
+from eqsim_zoo.blocks import Learner, MLP, target_update
 
 
 X = jnp.linspace(-1.0, 1.0, 16)[:, None]
@@ -67,19 +67,18 @@ def test_a_scalar_loss(getkey):
 
 
 def test_a_learner_without_optimizer(getkey):
-    """Follows another one, and is not trained."""
+    """Its model follows another one, and is not trained."""
     online, target = (
         Learner.create(network(getkey()), optax.sgd(0.1)),
         network(getkey()),
     )
     learner = Learner.create(target)
     assert learner.opt_state is None
-    new = eqx.filter_jit(lambda x, y: x.target_update(y, jnp.array(0.25)))(
-        learner, online
-    )
+    follow = lambda x, y: target_update(y.model, x.model, jnp.array(0.25))
+    new = eqx.filter_jit(follow)(learner, online)
     mix = lambda x, y: 0.75 * x + 0.25 * y
     weights = lambda net: [x for x in jtu.tree_leaves(net) if eqx.is_array(x)]
-    for found, x, y in zip(*map(weights, (new.model, target, online.model))):
+    for found, x, y in zip(*map(weights, (new, target, online.model))):
         np.testing.assert_allclose(found, mix(x, y), rtol=1e-12)
     with pytest.raises(ValueError, match="created without an optimizer"):
         learner.apply_loss_fn(loss_fn, optax.sgd(0.1))

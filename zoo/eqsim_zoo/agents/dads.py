@@ -186,37 +186,40 @@ class DADS(AbstractSkillAgent):
 
     @same_precision
     def update(
-        self, state: SkillLearner, batch: SkillRow
+        self, learner: SkillLearner, batch: SkillRow
     ) -> tuple[SkillLearner, dict[str, Float[Array, "..."]]]:
         """Take one gradient step of skill dynamics and SAC.
 
         **Arguments:**
 
-        - `state`: the learner, `state.learner` of an `OffPolicyState`.
+        - `learner`: the learned part of an `OffPolicyState`.
         - `batch`: rows of the replay, with one axis.
 
         **Returns:** the new learner; `diversity`, the mean intrinsic reward; mean and standard
         deviation of what the skill dynamics predict, `dynamics_target` and
         `dynamics_target_std`; their loss; and the metrics of SAC.
         """
-        key, key_others = jr.split(state.key)
+        key, key_others = jr.split(learner.key)
         steps = batch.transition
-        change = jax.vmap(state.space.change)(steps.obs, steps.next_obs)
+        change = jax.vmap(learner.space.change)(steps.obs, steps.next_obs)
         metrics = {"dynamics_target": jnp.mean(change)}
         metrics |= {"dynamics_target_std": jnp.std(change)}
 
         # Skill dynamics, in every `dynamics_update_freq`-th update.
-        dynamics = state.model
+        dynamics = learner.model
         if self.dynamics_update_freq:
-            learn = lambda: self._update_dynamics(state, state.model, batch)
-            skip = lambda: (state.model, self._loss(state, batch, state.model.model))
-            due = state.updates % self.dynamics_update_freq == 0
+            learn = lambda: self._update_dynamics(learner, learner.model, batch)
+            skip = lambda: (
+                learner.model,
+                self._loss(learner, batch, learner.model.model),
+            )
+            due = learner.updates % self.dynamics_update_freq == 0
             every = self.dynamics_update_freq == 1
             dynamics, loss = learn() if every else lax.cond(due, learn, skip)
             metrics["dynamics_loss"] = loss
 
         # Policy, rewarded by the new dynamics.
-        new, of_policy = self.improve_policy(state, batch, dynamics, key_others)
+        new, of_policy = self.improve_policy(learner, batch, dynamics, key_others)
         return dataclasses.replace(new, key=key), metrics | of_policy
 
     @same_precision

@@ -114,20 +114,20 @@ class DIAYN(AbstractSkillAgent):
 
     @same_precision
     def update(
-        self, state: SkillLearner, batch: SkillRow
+        self, learner: SkillLearner, batch: SkillRow
     ) -> tuple[SkillLearner, dict[str, Float[Array, "..."]]]:
         """Take one gradient step of discriminator and SAC.
 
         **Arguments:**
 
-        - `state`: the learner, `state.learner` of an `OffPolicyState`.
+        - `learner`: the learned part of an `OffPolicyState`.
         - `batch`: rows of the replay, with one axis.
 
         **Returns:** the new learner; `diversity`, the mean intrinsic reward; loss and
         accuracy of the discriminator; and the metrics of SAC.
         """
-        steps, space = batch.transition, state.space
-        key, key_reward = jr.split(state.key)
+        steps, space = batch.transition, learner.space
+        key, key_reward = jr.split(learner.key)
 
         # Discriminator.
         taught = steps.next_obs if self.learn_on_next else steps.obs
@@ -136,13 +136,13 @@ class DIAYN(AbstractSkillAgent):
         loss = lambda model: discriminator_loss(
             model, descriptor, skill, self.least_std
         )
-        discriminator, found = state.model.apply_loss_fn(loss, self.optimizer())
+        discriminator, found = learner.model.apply_loss_fn(loss, self.optimizer())
         metrics = {"discriminator_loss": found["loss"]}
         if space.prior.all() is not None:
             metrics["discriminator_accuracy"] = found["accuracy"]
 
         # Policy, rewarded by the new discriminator.
-        new, of_policy = self.improve_policy(state, batch, discriminator, key_reward)
+        new, of_policy = self.improve_policy(learner, batch, discriminator, key_reward)
         return dataclasses.replace(new, key=key), metrics | of_policy
 
     @same_precision

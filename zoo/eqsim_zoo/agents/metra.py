@@ -90,19 +90,19 @@ class METRA(AbstractSkillAgent):
 
     @same_precision
     def update(
-        self, state: SkillLearner, batch: SkillRow
+        self, learner: SkillLearner, batch: SkillRow
     ) -> tuple[SkillLearner, dict[str, Float[Array, "..."]]]:
         """Take one gradient step of embedding, dual variable and SAC.
 
         **Arguments:**
 
-        - `state`: the learner, `state.learner` of an `OffPolicyState`.
+        - `learner`: the learned part of an `OffPolicyState`.
         - `batch`: rows of the replay, with one axis.
 
         **Returns:** the new learner; `diversity`, the mean intrinsic reward; the mean squared
         `latent_distance` of a step; the `multiplier`; and the metrics of SAC.
         """
-        steps, space = batch.transition, state.space
+        steps, space = batch.transition, learner.space
 
         # Embedding and dual variable.
         skill = jax.vmap(space.skill)(steps.obs)
@@ -110,12 +110,14 @@ class METRA(AbstractSkillAgent):
         there = jax.vmap(space.descriptor)(steps.next_obs)
         discrete = space.prior.all() is not None
         loss = lambda model: metra_loss(model, here, there, skill, self.slack, discrete)
-        representation, found = state.model.apply_loss_fn(loss, self.optimizer())
+        representation, found = learner.model.apply_loss_fn(loss, self.optimizer())
         metrics = {"representation_loss": found["loss"]}
         metrics |= {name: found[name] for name in ("latent_distance", "multiplier")}
 
         # Policy, rewarded by the new embedding.
-        new, of_policy = self.improve_policy(state, batch, representation, state.key)
+        new, of_policy = self.improve_policy(
+            learner, batch, representation, learner.key
+        )
         return new, metrics | of_policy
 
     @same_precision

@@ -119,39 +119,41 @@ class SAC(AbstractOffPolicy):
 
     @same_precision
     def update(
-        self, state: SACLearner, batch: Transition
+        self, learner: SACLearner, batch: Transition
     ) -> tuple[SACLearner, dict[str, Float[Array, "..."]]]:
         """Take one gradient step on a batch.
 
         **Arguments:**
 
-        - `state`: the learner, `state.learner` of an `OffPolicyState`.
+        - `learner`: the learned part of an `OffPolicyState`.
         - `batch`: transitions with one axis, with actions between -1 and 1.
 
         **Returns:** the new learner; losses, the mean value `q`, mean and standard deviation
         of its `target`, the `entropy` of the policy, and the `temperature`.
         """
-        key, key_next, key_actor = jr.split(state.key, 3)
-        obs = self.seen(state.statistics, batch.obs, jr.fold_in(key_actor, 1))
-        next_obs = self.seen(state.statistics, batch.next_obs, jr.fold_in(key_next, 1))
-        alpha = jnp.exp(state.temperature.model)
+        key, key_next, key_actor = jr.split(learner.key, 3)
+        obs = self.seen(learner.statistics, batch.obs, jr.fold_in(key_actor, 1))
+        next_obs = self.seen(
+            learner.statistics, batch.next_obs, jr.fold_in(key_next, 1)
+        )
+        alpha = jnp.exp(learner.temperature.model)
 
         # Critic.
-        policy = self.inputs.policy(state.actor.model, state.critic.model)
-        next_value = soft_value(policy, state.target, next_obs, alpha, key_next)
+        policy = self.inputs.policy(learner.actor.model, learner.critic.model)
+        next_value = soft_value(policy, learner.target, next_obs, alpha, key_next)
         target = td_target(
             self.reward_scale * batch.reward,
             next_value,
             batch.terminated,
             self.discount,
         )
-        critic, of_critic = state.critic.apply_loss_fn(
+        critic, of_critic = learner.critic.apply_loss_fn(
             lambda critic: td_loss(critic, obs, batch.action, target), self.optimizer()
         )
 
         # Actor.
         seen = self.inputs.actor_inputs(critic.model, obs)
-        actor, of_actor = state.actor.apply_loss_fn(
+        actor, of_actor = learner.actor.apply_loss_fn(
             lambda actor: soft_actor_loss(
                 actor, critic.model, obs, seen, alpha, key_actor
             ),
@@ -160,7 +162,7 @@ class SAC(AbstractOffPolicy):
 
         # Temperature.
         entropy = of_actor["entropy"]
-        temperature, of_temperature = state.temperature, {}
+        temperature, of_temperature = learner.temperature, {}
         if self.learn_temperature:
             aim = self.target_entropy * batch.action.shape[1]
             temperature, of_temperature = temperature.apply_loss_fn(
@@ -170,10 +172,10 @@ class SAC(AbstractOffPolicy):
 
         # Target network.
         new = dataclasses.replace(
-            state,
+            learner,
             actor=actor,
             critic=critic,
-            target=target_update(critic.model, state.target, self.target_rate),
+            target=target_update(critic.model, learner.target, self.target_rate),
             temperature=temperature,
             key=key,
         )

@@ -110,23 +110,23 @@ class TD3(AbstractOffPolicy):
 
     @same_precision
     def update(
-        self, state: TD3Learner, batch: Transition
+        self, learner: TD3Learner, batch: Transition
     ) -> tuple[TD3Learner, dict[str, Float[Array, "..."]]]:
         """Take one gradient step on a batch.
 
         **Arguments:**
 
-        - `state`: the learner, `state.learner` of an `OffPolicyState`.
+        - `learner`: the learned part of an `OffPolicyState`.
         - `batch`: transitions with one axis, with actions between -1 and 1.
 
         **Returns:** the new learner; losses, the mean value `q`, and mean and standard
         deviation of its `target`. Between updates of the policy its loss is evaluated only.
         """
-        key, key_noise = jr.split(state.key)
+        key, key_noise = jr.split(learner.key)
         keys = jr.split(jr.fold_in(key_noise, 1))
-        obs = self.seen(state.statistics, batch.obs, keys[0])
-        next_obs = self.seen(state.statistics, batch.next_obs, keys[1])
-        target_actor, target_critic = state.targets
+        obs = self.seen(learner.statistics, batch.obs, keys[0])
+        next_obs = self.seen(learner.statistics, batch.next_obs, keys[1])
+        target_actor, target_critic = learner.targets
 
         # Critic.
         policy = self.inputs.policy(target_actor, target_critic)
@@ -140,7 +140,7 @@ class TD3(AbstractOffPolicy):
             batch.terminated,
             self.discount,
         )
-        critic, of_critic = state.critic.apply_loss_fn(
+        critic, of_critic = learner.critic.apply_loss_fn(
             lambda critic: td_loss(critic, obs, batch.action, target), self.optimizer()
         )
 
@@ -149,23 +149,23 @@ class TD3(AbstractOffPolicy):
         loss = lambda actor: deterministic_actor_loss(actor, critic.model, obs, seen)
 
         def improve():
-            actor, of_actor = state.actor.apply_loss_fn(loss, self.optimizer())
+            actor, of_actor = learner.actor.apply_loss_fn(loss, self.optimizer())
             pair = actor.model, critic.model
-            targets = target_update(pair, state.targets, self.target_rate)
+            targets = target_update(pair, learner.targets, self.target_rate)
             return actor, targets, of_actor["loss"]
 
         def wait():
-            return state.actor, state.targets, loss(state.actor.model)[0]
+            return learner.actor, learner.targets, loss(learner.actor.model)[0]
 
-        due = state.updates % self.policy_delay == 0
+        due = learner.updates % self.policy_delay == 0
         actor, targets, actor_loss = lax.cond(due, improve, wait)
         new = dataclasses.replace(
-            state,
+            learner,
             actor=actor,
             critic=critic,
             targets=targets,
             # Wraps around long before it overflows.
-            updates=(state.updates + 1) % (self.policy_delay * 2**20),
+            updates=(learner.updates + 1) % (self.policy_delay * 2**20),
             key=key,
         )
         metrics = {"critic_loss": of_critic["loss"], "actor_loss": actor_loss}

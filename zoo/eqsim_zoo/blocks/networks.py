@@ -395,7 +395,7 @@ class Learner(eqx.Module):
 
     - `model`: network or PyTree that is trained.
     - `opt_state`: state of the optimizer; None for a model that is not trained by
-        gradients, such as a target network.
+        gradients.
     """
 
     model: Any
@@ -406,7 +406,7 @@ class Learner(eqx.Module):
         model: Any, optimizer: optax.GradientTransformation | None = None
     ) -> "Learner":
         """Create a learner before its first step; without an optimizer for a model that
-        `target_update` moves."""
+        is not trained by gradients."""
         state = None if optimizer is None else optimizer.init(_parameters(model))
         return Learner(model, state)
 
@@ -498,17 +498,6 @@ class Learner(eqx.Module):
         after = Learner(model, opt_state)
         keep = lambda new, old: jnp.where(good, new, old) if eqx.is_array(new) else old
         return jtu.tree_map(keep, after, self), norm
-
-    def target_update(self, new: "Learner", rate: Float[Array, ""]) -> "Learner":
-        r"""Move the parameters towards those of another learner, as target networks do:
-        $\bar\theta \leftarrow (1 - \tau)\,\bar\theta + \tau\,\theta$.
-
-        **Arguments:**
-
-        - `new`: learner with the parameters $\theta$.
-        - `rate`: rate $\tau$.
-        """
-        return Learner(target_update(new.model, self.model, rate), self.opt_state)
 
 
 def _parameters(model: Any) -> Any:

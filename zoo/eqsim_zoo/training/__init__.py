@@ -1,9 +1,10 @@
 """Training: the loop, its callbacks, and evaluation.
 
-`_train` has `train`, `resume` and `load_run`; it calls `_loop`, which takes turns (`_turn`:
-iterations of all members in one compiled call) until a run ends, evaluates the agents
-(`evaluation`), and calls `callbacks` (metrics, checkpoints, curves, loggers; `video`) after
-each turn. `_progress` shows it, hears signals, and lets several processes agree.
+`train_resume` has `train`, `resume` and `load_run`; it calls `_loop`, which takes turns until
+a run ends, evaluates the agents (`evaluation`), and calls `callbacks` (metrics, checkpoints,
+curves, loggers; `video`) after each turn. A turn (`_turn`) is a number of iterations of all
+members, that is of all agents and seeds of the run, in one compiled call. `_progress` shows
+it, hears signals, and lets several processes agree.
 
 Below is `runs`; the commands import this package.
 """
