@@ -1,4 +1,30 @@
-"""A differentiable robot simulator in JAX and Equinox."""
+"""A differentiable robot simulator in JAX and Equinox.
+
+To read the code, begin with `docs/step.md`, which follows `env.step` through the physics, or
+with `docs/anatomy.md`, which follows `train` to an agent (eqsim-zoo). Each package says in
+its docstring in which order to read its files. The packages, from the lowest; a package
+imports only from those before it:
+
+- `spatial`: vectors, rotations, motions, forces and inertias; the conventions.
+- `model`: `System`, the robot as a pytree of parameters, and `State`.
+- `kinematics`: poses, velocities and Jacobians. `io`: MJCF files, save and load.
+- `dynamics`: inertia, forces of actuators and springs, the articulated-body algorithm.
+- `collision`: which shapes touch, and where.
+- `constraint`: rows of contacts, limits and equalities, and the solver for accelerations.
+- `sensors`: values measured at one state.
+- `pipelines`: physics engines, which put these together to `step(sys, state, ctrl)`.
+- `envs`: tasks with observations, rewards and termination, on a pipeline.
+- `_policies`, `_trajectory`, `_rollout`: interfaces of agents, and the loop over `env.step`.
+- `render`: images. `wrappers`, `randomize`: environments around environments, and robots
+  with random parameters. `control`, `identify`: optimal control and system identification.
+- `viewer`, `bridges`, `testing`, `_cli`: a page in the browser, adapters to other libraries,
+  the conformance kit, and the command `eqsim`.
+
+Beneath all are modules without physics. `_batching` (with `_primitive`) makes physics one
+operation of JAX with batching and derivatives of its own, and `_kernels` compiles it for the
+CPU. `_loops` and `_lists` have loops, `_separate` functions that are compiled once for all
+robots, `_errors` messages and checks, and `plugins` finds environments and agents by name.
+"""
 
 import importlib.metadata
 

@@ -2,8 +2,9 @@
 
 `_env` is the interface: `reset`, `step`, `Timestep`. `_task` writes `step` once for all
 environments that supply observations, reward terms and a termination condition. Gymnasium's
-eleven robots are on it, with `gymnasium_parts` as their common parts: `_walkers`, `_humanoids`,
-`_arms`, `_pendulums` (and a point mass). `_make` finds environments by name. Wrappers,
+eleven robots are on it: `_walkers`, `_humanoids`, `_arms`, `_pendulums` (and a point mass for
+tests), with `gymnasium_parts` as their common parts: where their model files are, starts,
+reward terms. `_make` finds environments by name. Wrappers,
 control, identification and the viewer may import this package.
 """
 

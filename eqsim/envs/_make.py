@@ -90,7 +90,7 @@ def make(
         `eqsim.PIPELINES.names()`. By default, the default of the environment.
     - `options`: options of the environment.
 
-    **Returns:** the environment.
+    **Returns:** the environment, without `TimeLimit` and `AutoReset`.
 
     !!! example
 

@@ -47,7 +47,7 @@ def test_agents_are_found():
 
 @pytest.mark.parametrize("cls, name", CASES, ids=ids)
 def test_each_real_number_has_a_range(cls, name):
-    assert name in _RANGES, "a new hyperparameter needs a range in blocks/_ranges.py"
+    assert name in _RANGES, "a new hyperparameter needs a range in `_RANGES`"
     nan = jnp.full_like(vars(DEFAULTS[cls])[name], jnp.nan)
     with pytest.raises(
         ValueError, match=f"`{cls.__name__}.{name}` must be .*got .*nan"
