@@ -71,7 +71,8 @@ class AbstractCost(eqx.Module):
 
     @abc.abstractmethod
     def stiffness(self, piece: Any) -> Weights:
-        r"""Compute $-\partial f / \partial x$ of `model`."""
+        r"""Compute $-\partial f / \partial x$ of `model`, and of `force` at the residuals of
+        which these are the pieces."""
 
     @abc.abstractmethod
     def update(

@@ -359,7 +359,11 @@ class Line(NamedTuple):
 
 
 class AbstractRows(eqx.Module):
-    """Constraints that are treated alike, at one state of the robot."""
+    """Constraints that are treated alike, at one state of the robot.
+
+    Pieces are used by these methods alone. Residuals and forces have one array for each
+    dimension, except those of `ListedContacts`.
+    """
 
     @abc.abstractmethod
     def residuals(self, motion: Motion, qdd) -> Residual:
@@ -379,7 +383,8 @@ class AbstractRows(eqx.Module):
 
     @abc.abstractmethod
     def stiffness(self, pieces: Any) -> Terms:
-        r"""Compute $J^T W J$ with $W = -\partial f / \partial x$."""
+        r"""Compute $J^T W J$ with $W = -\partial f / \partial x$ at the residuals of which
+        these are the pieces."""
 
     @abc.abstractmethod
     def for_solver(self) -> "AbstractSolverRows":
@@ -420,11 +425,12 @@ class AbstractSolverRows(eqx.Module):
 
 
 class Rows(AbstractRows, AbstractSolverRows):
-    """Rows made of a Jacobian and a cost.
+    r"""Rows made of a Jacobian and a cost.
 
     - `jacobian`: $J$.
     - `cost`: cost of the residuals.
-    - `offset`: $-a_\\mathrm{ref}$, for each dimension `(n, *batch)`.
+    - `offset`: $-a_\mathrm{ref} = k r + b v$ for each dimension, `(n, *batch)`: the stiffness
+        times the distance from the constraint, plus the damping times the velocity $J v$.
     """
 
     jacobian: AbstractJacobian

@@ -39,7 +39,8 @@ class State(eqx.Module):
     - `qd`: velocities, as MuJoCo's `qvel`. Free joints: linear in world axes, angular
         in body axes.
     - `act`: activations, actuator by actuator.
-    - `aux`: private data of a pipeline, which never affects a converged result.
+    - `aux`: private data of a pipeline, such as that of eqsim-mjx, which never affects a
+        converged result.
     """
 
     q: Float[Array, " nq"]

@@ -4,7 +4,8 @@ Agents, `Run`, `train`, `resume`, `load_run` and `evaluate` are here. The packag
 lowest: `blocks` has the parts that agents are made of, `vision` encoders, `data` datasets,
 `agents` one file per agent, `runs` what a run is, with checkpoints and presets; `training`,
 the loop with its callbacks, and `skills`, what is done with learned skills, are on `runs` and
-do not import each other. `_cli` has the commands. `docs/anatomy.md` follows `train` to an agent. No package imports from a higher one, and none imports private names of eqsim.
+do not import each other. `_cli` has the commands. No package imports from a higher one, and
+none imports private names of eqsim. `docs/anatomy.md` follows `train` to an agent.
 """
 
 from . import (

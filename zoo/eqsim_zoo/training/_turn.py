@@ -79,7 +79,7 @@ def _run(
     fixed: tuple[Members, AbstractEnv | MemberEnvs | Dataset, Int[Array, ""]],
     state: Any,
 ) -> tuple[Any, Any]:
-    members, env, n = fixed
+    members, env, n = fixed  # One argument, the one that is not donated.
     run = lambda agent, env, state: _iterations(agent, state, env, n)
     state, counted = members.each_in(env, run, state)
     return state, replicate(counted)
