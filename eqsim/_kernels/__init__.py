@@ -28,7 +28,9 @@ interface. The files, in reading order:
 - `_callees.py`: calls of functions with machine code of their own.
 - `_schedule.py`: order, and places in scratch memory.
 - `_llvm.py`, `_emit.py`: LLVM IR of scalar operations and of chunks.
-- `_ffi.py`, `_runtime.py`: XLA's structures; what XLA calls, threads, loops over the batch.
+- `_ffi.py`, `_runtime.py`, `_transfers.py`: XLA's structures; what XLA calls, threads, loops
+  over the batch, and how numbers are moved.
+- `_sorting.py`: environments that need about equally much work share vectors.
 - `_assumptions.py`: numbers of a robot that are assumed to be 0, 1 or -1.
 - `_compile.py`, `_object.py`: LLVM, the store of machine code, and its keys.
 

@@ -10,7 +10,17 @@ from typing import Any
 
 from ._llvm import bits, Chunk, LLVMModule, Text, Uses
 from ._operations import convert_instruction, OPERATIONS
-from ._schedule import Choose, Copy, Item, Operations, Repeat, Schedule, Scratch
+from ._schedule import (
+    Choose,
+    Copy,
+    Item,
+    lanes_going,
+    Operations,
+    Repeat,
+    Schedule,
+    Scratch,
+)
+from ._sorting import tally
 from ._translation import Unsupported
 
 
@@ -444,18 +454,25 @@ class Emitter:
 
     - `schedule`, `scratch`: order and places of the values.
     - `cost_of`: returns the number of operations of a function that a kernel calls.
+    - `tallies`: true if the work of each lane in loops is counted.
 
     **Attributes:**
 
     - `chunks`, `tables`: functions of scalar operations, and tables of numbers.
     - `uses`: declarations that the lines outside of chunks need.
     - `cost`: operations of one pass over the batch; those of loops count twice.
+    - `weights`: operations of a pass of each loop whose lanes end at different times.
     """
 
     def __init__(
-        self, schedule: Schedule, scratch: Scratch, cost_of: Callable[[Any], int]
+        self,
+        schedule: Schedule,
+        scratch: Scratch,
+        cost_of: Callable[[Any], int],
+        tallies: bool = False,
     ):
         self.schedule, self.scratch, self.cost_of = schedule, scratch, cost_of
+        self.tallies = tallies
         self.graph, self.width = schedule.graph, schedule.graph.width
         self.inputs, self.sources, self.outputs, self.results, self.nest = (
             schedule.interface
@@ -464,6 +481,7 @@ class Emitter:
         self.uses = Uses()
         self.labels = 0
         self.cost = 0
+        self.weights: list[int] = []
 
     # Functions of scalar operations.
 
@@ -584,7 +602,7 @@ class Emitter:
             ]
         before = self.cost
         body = [*self.program(item.body), *self._copy(item.last)]
-        lines += [f"body{n}:", *body]
+        lines += [f"body{n}:", *self._tally(item.test, self.cost - before), *body]
         # Passes are not known, and loops may lie in branches that are seldom taken.
         self.cost += self.cost - before
         if item.counter is not None:
@@ -596,6 +614,17 @@ class Emitter:
                 f"  store i32 %new{n}, ptr {address}, align 8",
             ]
         return [*lines, f"  br label %loop{n}", f"end{n}:"]
+
+    def _tally(self, test: int | None, weight: int) -> list[str]:
+        """Return lines that add a pass of a loop to the work of the lanes that need it."""
+        going = None if test is None else lanes_going(self.graph, test)
+        if going is None or not self.tallies:
+            return []
+        self.weights.append(weight)
+        body = self._body()
+        lanes, place = body.value(going, True), body.address(self.scratch.work)
+        body.text.lines += tally(self.width, lanes, place, weight)
+        return [self._function(body)]
 
     def _choose(self, item: Choose) -> list[str]:
         n = self._label()

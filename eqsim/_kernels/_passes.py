@@ -200,7 +200,10 @@ def place(build: Build) -> None:
 def emit(build: Build) -> None:
     """Make the functions of LLVM IR (`_emit.py`), and the runtime around them
     (`_runtime.py`)."""
-    emitter = Emitter(build.schedule, build.scratch, build.cost_of)
+    # The order of summands, and so their rounding, must not depend on earlier calls.
+    summed = any(leaf.summed for leaf in build.interface.outputs)
+    sorts = build.interface.nest == (LANE,) and build.graph.width > 1 and not summed
+    emitter = Emitter(build.schedule, build.scratch, build.cost_of, tallies=sorts)
     text = runtime(emitter, emitter.regions(), emitter.packs())
     build.emitter, build.module = emitter, emitter.module(text)
 

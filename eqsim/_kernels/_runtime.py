@@ -14,7 +14,8 @@ a helper that has not begun. Tasks, and the order in which their sums are added,
 the size of the batch alone: results do not depend on the number of threads.
 
 Inputs and outputs lie packed in scratch memory, W environments per tile. The last
-tile may be partial: its lanes beyond the batch repeat the last environment.
+tile may be partial: its lanes beyond the batch repeat the last environment. A tile holds
+neighbors, or environments that need about equally much work (`_sorting.py`).
 """
 
 from ._assumptions import comparison
@@ -35,8 +36,21 @@ from ._ffi import (
     STRUCTS,
 )
 from ._graph import LANE, LOOP
-from ._llvm import bits, scalar_type
 from ._schedule import Leaf
+from ._sorting import EXTERNALS, sorting, WORTHWHILE
+from ._transfers import (
+    accumulate,
+    copy_rows,
+    declared_moves,
+    gather,
+    load_lanes,
+    masked_store,
+    memory_size,
+    memory_type,
+    scatter,
+    store_lanes,
+    sums,
+)
 
 
 LARGEST_TASKS = 64
@@ -71,6 +85,7 @@ class _Writer:
     """Functions that know the arguments and results of one kernel.
 
     - `call`: the description of a call, on the heap, which its last user frees.
+    - `sorts`: true if environments are sorted by their work.
     - `offset`: places of the sums of a task; `partial`: bytes of them.
     """
 
@@ -82,12 +97,14 @@ class _Writer:
         count = len(self.inputs) + len(self.outputs)
         words = ("next", "done", "users", "tasks", "lanes", "loops")
         named = dict.fromkeys(words, "i64")
-        self.call = Struct("Call", **named, sums="ptr", buffers=f"[{count} x ptr]")
+        named |= dict(sums="ptr", order="ptr")
+        self.call = Struct("Call", **named, buffers=f"[{count} x ptr]")
+        self.sorts = max(emitter.weights, default=0) >= WORTHWHILE
         self.offset, self.partial = {}, 0
         for k, leaf in enumerate(self.outputs):
             if leaf.summed:
                 self.offset[k] = self.partial
-                self.partial += -(-leaf.rows * _size(leaf) // 8) * 8
+                self.partial += -(-leaf.rows * memory_size(leaf) // 8) * 8
         self.count = 0
 
     def _word(self, name: str, kind: str = "i64") -> list[str]:
@@ -121,19 +138,29 @@ class _Writer:
     def transfers(self) -> list[str]:
         """Return the functions that move numbers of the types that occur."""
         leaves = [*self.inputs, *self.outputs]
-        kinds = sorted({(_kind(leaf), _size(leaf)) for leaf in leaves})
-        text = [_copy_rows(kind) for kind, _ in kinds]
-        if LANE in self.nest:
+        kinds = sorted({(memory_type(leaf), memory_size(leaf)) for leaf in leaves})
+        text = [copy_rows(kind) for kind, _ in kinds]
+        externals = self.emitter.uses.externals
+        if self.sorts:
+            text.append(sorting(self.width, self.emitter.weights))
+            externals |= EXTERNALS
             for kind, size in kinds:
-                text += [_load_lanes(kind, size, self.width)]
-                text += [_store_lanes(kind, size, self.width)]
+                text += [gather(kind, size, self.width)]
+                text += [scatter(kind, size, self.width)]
+                externals |= declared_moves(kind, self.width)
+        elif LANE in self.nest:
+            for kind, size in kinds:
+                text += [load_lanes(kind, size, self.width)]
+                text += [store_lanes(kind, size, self.width)]
                 kinds_of = f"<{self.width} x {kind}>, ptr, <{self.width} x i1>"
-                function = _masked_store(kind, self.width)
-                self.emitter.uses.externals.add(f"declare void @{function}({kinds_of})")
-        summed = {(_kind(leaf), _size(leaf)) for leaf in leaves if leaf.summed}
+                function = masked_store(kind, self.width)
+                externals.add(f"declare void @{function}({kinds_of})")
+        summed = {
+            (memory_type(leaf), memory_size(leaf)) for leaf in leaves if leaf.summed
+        }
         for kind, size in sorted(summed):
-            text.append(_accumulate(kind, size, self.lanes))
-            text.append(_sums(kind, size, self.lanes))
+            text.append(accumulate(kind, size, self.lanes))
+            text.append(sums(kind, size, self.lanes))
         return text
 
     def _copy_in(self, region: int) -> list[str]:
@@ -159,7 +186,7 @@ class _Writer:
     def _move(self, leaf: Leaf, scratch: str, buffer: str, into: bool) -> list[str]:
         """Return lines that move the rows of a leaf, of shape `[rows, loops, lanes]`
         without the axes that it lacks."""
-        kind, lines = _kind(leaf), []
+        kind, lines = memory_type(leaf), []
         at, step = buffer, "%lanes" if leaf.dep & LANE else "1"
         if leaf.dep & LOOP:
             skip, first = self._new(f"mul i64 %loop, {step}")
@@ -168,7 +195,10 @@ class _Writer:
             lines += [first, second, third]
         pair = (scratch, at) if into else (at, scratch)
         arguments = f"ptr {pair[0]}, ptr {pair[1]}, i64 {leaf.rows}"
-        if leaf.dep & LANE:
+        if leaf.dep & LANE and self.sorts:
+            function = f"{'gather' if into else 'scatter'}_{kind}"
+            arguments += f", i64 {step}, ptr %chosen, i64 %first, i64 %lanes"
+        elif leaf.dep & LANE:
             function = f"{'load' if into else 'store'}_{kind}"
             arguments += f", i64 {step}, i64 %first, i64 %lanes"
         else:
@@ -192,8 +222,23 @@ class _Writer:
                 continue
             total, own = self._scratch(self.emitter.scratch.sums[k - len(self.inputs)])
             arguments = f"ptr {total}, ptr {packed}, i64 {leaf.rows}, i64 %valid"
-            lines += [*own, f"  call void @add_{_kind(leaf)}({arguments})"]
+            lines += [*own, f"  call void @add_{memory_type(leaf)}({arguments})"]
+        if self.sorts:
+            lines.append("  call void @remember(ptr %chosen, ptr %work_of)")
         return lines
+
+    def _choose(self) -> list[str]:
+        """Return lines that choose the environments of a vector."""
+        if not self.sorts:
+            return []
+        scratch = self.emitter.scratch
+        return [
+            f"  %chosen = getelementptr i8, ptr %S, i64 {scratch.chosen}",
+            f"  %work_of = getelementptr i8, ptr %S, i64 {scratch.work}",
+            *self._word("order", "ptr"),
+            "  call void @choose(ptr %chosen, ptr %work_of, ptr %order, i64 %first, "
+            "i64 %lanes)",
+        ]
 
     # Sums over the batch.
 
@@ -201,7 +246,7 @@ class _Writer:
         lines: list[str] = []
         for k in self.offset:
             leaf, place = self.outputs[k], self.emitter.scratch.sums[k]
-            size = leaf.rows * _size(leaf) * self.lanes
+            size = leaf.rows * memory_size(leaf) * self.lanes
             to, own = self._scratch(place)
             clear = f"  call void @llvm.memset.p0.i64(ptr {to}, i8 0, i64 {size}, i1 0)"
             lines += [*own, clear]
@@ -221,7 +266,11 @@ class _Writer:
             total, more = self._scratch(self.emitter.scratch.sums[k])
             own, line = self._new(f"getelementptr i8, ptr %own, i64 {offset}")
             arguments = f"ptr {own}, ptr {total}, i64 {leaf.rows}"
-            lines += [*more, line, f"  call void @total_{_kind(leaf)}({arguments})"]
+            lines += [
+                *more,
+                line,
+                f"  call void @total_{memory_type(leaf)}({arguments})",
+            ]
         return lines
 
     def _final_sums(self) -> list[str]:
@@ -231,7 +280,7 @@ class _Writer:
             buffer, own = self._buffer(len(self.inputs) + k)
             total, line = self._new(f"getelementptr i8, ptr %sums, i64 {offset}")
             arguments = f"ptr {buffer}, ptr {total}, i64 {leaf.rows}"
-            call = f"@plus_{_kind(leaf)}({arguments}, i64 %tasks, i64 {self.partial})"
+            call = f"@plus_{memory_type(leaf)}({arguments}, i64 %tasks, i64 {self.partial})"
             lines += [*own, line, f"  call void {call}"]
         return lines
 
@@ -326,6 +375,7 @@ class _Writer:
             f"  br i1 %more_axis{level}, label %in{level}, label %out{level}",
             f"in{level}:",
             f"  {own}",
+            *self._choose(),
             *self._copy_in(level),
             *self.regions[level],
             *self._nested(level + 1),
@@ -353,6 +403,9 @@ clear:
   %sums.at = {self.call.at("%call", "sums")}
   %sums = load ptr, ptr %sums.at
   call void @free(ptr %sums)
+  %order.at = {self.call.at("%call", "order")}
+  %order = load ptr, ptr %order.at
+  call void @free(ptr %order)
   call void @free(ptr %call)
   br label %end
 end:
@@ -428,8 +481,12 @@ end:
             "  %room = add i64 %partial, 8",
             "  %sums = call ptr @malloc(i64 %room)",
         ]
+        order = "null"
+        if self.sorts:
+            order = "%arranged"
+            lines.append("  %arranged = call ptr @arrange(i64 %lanes)")
         values = dict(next=0, done=0, users=1, tasks="%tasks", lanes="%lanes")
-        values |= dict(loops="%loops", sums="%sums")
+        values |= dict(loops="%loops", sums="%sums", order=order)
         for name, value in values.items():
             kind = self.call.fields[name]
             lines.append(f"  %{name}.at = {self.call.at('%call', name)}")
@@ -569,205 +626,4 @@ destroy:
 end:
   ret void
 }}
-"""
-
-
-# Functions that move numbers between XLA's buffers and scratch memory, and add them up.
-
-
-def _kind(leaf: Leaf) -> str:
-    """Return the type of the numbers of a leaf in memory."""
-    return "i8" if leaf.dtype == "b1" else scalar_type(leaf.dtype)
-
-
-def _size(leaf: Leaf) -> int:
-    return max(bits(leaf.dtype), 8) // 8
-
-
-def _for_each(head: str, body: str, start: str = "") -> str:
-    """Return a function that runs a body for `%k` from 0 to `%count - 1`."""
-    return f"""
-define internal void {head} {{
-entry:{start}
-  br label %loop
-loop:
-  %k = phi i64 [ 0, %entry ], [ %next, %body ]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %body, label %end
-body:{body}
-  %next = add i64 %k, 1
-  br label %loop
-end:
-  ret void
-}}
-"""
-
-
-def _copy_rows(kind: str) -> str:
-    """Move rows of numbers into and out of scratch memory."""
-    head = f"@rows_{kind}(ptr %to, ptr %from, i64 %count, i64 %step_to, i64 %step)"
-    body = f"""
-  %at = mul i64 %k, %step
-  %source = getelementptr {kind}, ptr %from, i64 %at
-  %x = load {kind}, ptr %source
-  %put = mul i64 %k, %step_to
-  %target = getelementptr {kind}, ptr %to, i64 %put
-  store {kind} %x, ptr %target"""
-    return _for_each(head, body)
-
-
-_MOVED = "ptr %to, ptr %from, i64 %count, i64 %step, i64 %first, i64 %total"
-
-
-def _whole_or_part(name: str, width: int) -> str:
-    """Move rows of W lanes, by one of two functions."""
-    return f"""
-define internal void @{name}({_MOVED}) {{
-  %stop = add i64 %first, {width}
-  %whole = icmp sle i64 %stop, %total
-  br i1 %whole, label %all, label %some
-all:
-  call void @{name}_whole({_MOVED})
-  ret void
-some:
-  call void @{name}_part({_MOVED})
-  ret void
-}}
-"""
-
-
-def _rows_of_lanes(kind: str, width: int, packed: str, array: str) -> str:
-    """Return lines that compute `%p` and `%q`, the places of row `%k`."""
-    return f"""
-  %o = mul i64 %k, %step
-  %oi = add i64 %o, %first
-  %p = getelementptr {kind}, ptr {array}, i64 %oi
-  %q0 = mul i64 %k, {width}
-  %q = getelementptr {kind}, ptr {packed}, i64 %q0"""
-
-
-def _load_lanes(kind: str, size: int, width: int) -> str:
-    """Load `count` rows of W lanes that begin at environment `first` of `total`. Lanes
-    beyond the batch repeat the last environment."""
-    vector, name = f"<{width} x {kind}>", f"load_{kind}"
-    whole = f"""{_rows_of_lanes(kind, width, "%to", "%from")}
-  %x = load {vector}, ptr %p, align {size}
-  store {vector} %x, ptr %q, align {size}"""
-    start = """
-  %last = sub i64 %total, 1"""
-    lanes = [
-        f"""
-  %i{j} = add i64 %first, {j}
-  %over{j} = icmp sgt i64 %i{j}, %last
-  %own{j} = select i1 %over{j}, i64 %last, i64 %i{j}
-  %s{j} = add i64 %row, %own{j}
-  %from{j} = getelementptr {kind}, ptr %from, i64 %s{j}
-  %x{j} = load {kind}, ptr %from{j}
-  %t{j} = add i64 %packed, {j}
-  %to{j} = getelementptr {kind}, ptr %to, i64 %t{j}
-  store {kind} %x{j}, ptr %to{j}"""
-        for j in range(width)
-    ]
-    part = f"""
-  %row = mul i64 %k, %step
-  %packed = mul i64 %k, {width}{"".join(lanes)}"""
-    both = _for_each(f"@{name}_whole({_MOVED})", whole)
-    both += _for_each(f"@{name}_part({_MOVED})", part, start)
-    return both + _whole_or_part(name, width)
-
-
-def _masked_store(kind: str, width: int) -> str:
-    suffix = {"float": "f32", "double": "f64"}.get(kind, kind)
-    return f"llvm.masked.store.v{width}{suffix}.p0"
-
-
-def _valid_lanes(width: int) -> str:
-    """Return lines that compute `%mask`: the first `%valid` lanes."""
-    if width == 1:
-        return "\n  %mask = icmp slt i64 0, %valid"
-    lanes, wide = ", ".join(f"i64 {k}" for k in range(width)), f"<{width} x i64>"
-    zeros = f"<{width} x i32> zeroinitializer"
-    return f"""
-  %one = insertelement {wide} poison, i64 %valid, i64 0
-  %all = shufflevector {wide} %one, {wide} poison, {zeros}
-  %mask = icmp slt {wide} <{lanes}>, %all"""
-
-
-def _store_lanes(kind: str, size: int, width: int) -> str:
-    """Store rows of W lanes, except the lanes beyond the batch."""
-    vector, name = f"<{width} x {kind}>", f"store_{kind}"
-    rows = f"""{_rows_of_lanes(kind, width, "%from", "%to")}
-  %x = load {vector}, ptr %q, align {size}"""
-    whole = f"""{rows}
-  store {vector} %x, ptr %p, align {size}"""
-    arguments = f"{vector} %x, ptr align {size} %p, <{width} x i1> %mask"
-    part = f"""{rows}
-  call void @{_masked_store(kind, width)}({arguments})"""
-    start = f"""
-  %valid = sub i64 %total, %first{_valid_lanes(width)}"""
-    both = _for_each(f"@{name}_whole({_MOVED})", whole)
-    both += _for_each(f"@{name}_part({_MOVED})", part, start)
-    return both + _whole_or_part(name, width)
-
-
-def _add(kind: str) -> tuple[str, str]:
-    """Return the instruction that adds numbers, and their zero."""
-    return ("fadd", "0.0") if kind in ("float", "double") else ("add", "0")
-
-
-def _accumulate(kind: str, size: int, width: int) -> str:
-    """Add rows of lanes to accumulators, except lanes beyond the batch."""
-    vector = f"<{width} x {kind}>" if width > 1 else kind
-    test = f"<{width} x i1>" if width > 1 else "i1"
-    operation, zero = _add(kind)
-    zero = "zeroinitializer" if width > 1 else zero
-    body = f"""
-  %p = getelementptr {vector}, ptr %from, i64 %k
-  %x = load {vector}, ptr %p, align {size}
-  %own = select {test} %mask, {vector} %x, {vector} {zero}
-  %q = getelementptr {vector}, ptr %sum, i64 %k
-  %old = load {vector}, ptr %q, align {size}
-  %new = {operation} {vector} %old, %own
-  store {vector} %new, ptr %q, align {size}"""
-    head = f"@add_{kind}(ptr %sum, ptr %from, i64 %count, i64 %valid)"
-    return _for_each(head, body, _valid_lanes(width))
-
-
-def _sums(kind: str, size: int, width: int) -> str:
-    """Return the functions that add the lanes of each row, and the rows of all tasks in the
-    order of the tasks."""
-    operation, zero = _add(kind)
-    total = f"""
-  %base = mul i64 %k, {width}
-  %row = getelementptr {kind}, ptr %from, i64 %base
-  %sum = call {kind} @sum_{kind}(ptr %row, i64 {width}, i64 {size})
-  %q = getelementptr {kind}, ptr %to, i64 %k
-  store {kind} %sum, ptr %q"""
-    plus = f"""
-  %row = getelementptr {kind}, ptr %from, i64 %k
-  %sum = call {kind} @sum_{kind}(ptr %row, i64 %tasks, i64 %step)
-  %q = getelementptr {kind}, ptr %to, i64 %k
-  store {kind} %sum, ptr %q"""
-    arguments = "ptr %to, ptr %from, i64 %count"
-    return f"""
-define internal {kind} @sum_{kind}(ptr %from, i64 %count, i64 %step) {{
-entry:
-  br label %loop
-loop:
-  %k = phi i64 [ 0, %entry ], [ %next, %body ]
-  %sum = phi {kind} [ {zero}, %entry ], [ %new, %body ]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %body, label %end
-body:
-  %at = mul i64 %k, %step
-  %p = getelementptr i8, ptr %from, i64 %at
-  %x = load {kind}, ptr %p
-  %new = {operation} {kind} %sum, %x
-  %next = add i64 %k, 1
-  br label %loop
-end:
-  ret {kind} %sum
-}}
-{_for_each(f"@total_{kind}({arguments})", total)}
-{_for_each(f"@plus_{kind}({arguments}, i64 %tasks, i64 %step)", plus)}
 """

@@ -313,6 +313,8 @@ class Schedule:
             head = self._items(self._order([loop.test], loop.depth))
             self._tick()
             self._use(loop.test)
+            if (going := lanes_going(graph, loop.test)) is not None:
+                self._use(going)
         values = [loop.outs[k] for k in kept]
         first = len(loop.params)
         stacked = [(arrays[k], counter, loop.stacked[k - first]) for k in arrays]
@@ -405,16 +407,25 @@ def _live(graph: Graph, outputs: list[int]):
     return live, carried, stacked
 
 
+def lanes_going(graph: Graph, test: int) -> int | None:
+    """Return which lanes need another pass of a loop; None if all are alike."""
+    return graph.args[test][0] if graph.op[test] == "any" else None
+
+
 class Scratch(NamedTuple):
     """Scratch memory.
 
     - `packed`: offset of each result.
     - `sums`: offsets of the sums of results that are added up, by their numbers.
+    - `work`: offset of the operations of each lane in loops; `chosen`: of the environments
+        of the lanes. Both are of use in kernels that sort (`_sorting.py`).
     - `size`: bytes of the memory.
     """
 
     packed: list[int]
     sums: dict[int, int]
+    work: int
+    chosen: int
     size: int
 
 
@@ -434,7 +445,9 @@ def allocate(schedule: Schedule) -> Scratch:
         if leaf.summed:
             sums[k] = top
             top += _round(row(leaf, lanes))
-    return Scratch(packed, sums, _Scan(schedule).run(top, fixed) + 64)
+    work, chosen = top, top + _round(4 * lanes)
+    size = _Scan(schedule).run(chosen + _round(8 * lanes), fixed) + 64
+    return Scratch(packed, sums, work, chosen, size)
 
 
 def _round(size: int) -> int:

@@ -12,7 +12,7 @@ from jax import lax
 from jax.extend.core import Literal
 from kernels.harness import assert_close, assert_same, Kernel, WIDTH
 
-from eqsim._kernels import _translation
+from eqsim._kernels import _runtime, _translation
 from eqsim._kernels._graph import LANE
 
 
@@ -81,6 +81,23 @@ def test_while(size, shared):
     check(lambda x: newton(jnp.abs(x[0]) + 0.1), x)
     check(table, x, n, shared=shared)
     check(never, x, n, shared=shared)
+
+
+def test_environments_are_sorted_by_work(monkeypatch):
+    """A kernel sorts environments by the work of the call before: what each gets stays,
+    bit for bit, in a first and in a second call, and in other places of the batch."""
+    # Also small loops, and compiled here.
+    monkeypatch.setattr(_runtime, "WORTHWHILE", 1)
+    monkeypatch.setenv("EQSIM_KERNELS_CACHE", "")
+    batch, rng = 5_003, np.random.default_rng(0)
+    x = rng.normal(size=(batch, 7)).astype(np.float32)
+    n = rng.integers(0, 40, batch).astype(np.int32)
+    kernel = Kernel(table)
+    first = kernel(x, n)
+    assert_same(kernel(x, n), first)
+    assert_same(kernel(x[::-1].copy(), n[::-1].copy()), [y[::-1] for y in first])
+    assert_same(first, [y[::-1] for y in kernel(x[::-1].copy(), n[::-1].copy())])
+    assert_same(kernel(x[:5], n[:5]), [y[:5] for y in first])
 
 
 def nested(x, n, m):
