@@ -11,7 +11,7 @@ from eqsim._primitive import rows_together
 from eqsim.constraint import Contact
 from eqsim.kinematics import integrate
 from eqsim.pipelines import contact_wrenches, deepest_contacts, Euler
-from eqsim.pipelines._generalized import _compute, _prepared
+from eqsim.pipelines._generalized import _arguments, _compute
 from eqsim.testing import check_kernels
 
 
@@ -114,7 +114,7 @@ def test_kernels():
 def test_groups():
     """In groups, as on a GPU, reports are the same."""
     state = jax.tree.map(lambda x: x[0], STATES)
-    arguments = _prepared(Generalized(), SYS, state, NONE, None)
+    arguments = _arguments(Generalized(), SYS, state, NONE, None)
     solve = lambda together: _grouped(arguments, together)
     one, other = solve(False), solve(True)
     for a, b in zip(*map(jax.tree.leaves, (one, other)), strict=True):

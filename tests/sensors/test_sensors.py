@@ -79,9 +79,9 @@ def test_the_solver_runs_only_for_sensors_that_need_it():
 
 
 def direct(pipeline, sys, state, ctrl, external, time):
-    from eqsim.pipelines._generalized import _prepared, _sensors
+    from eqsim.pipelines._generalized import _arguments, _sensors
 
-    prepared, inputs = _prepared(pipeline, sys, state, ctrl, external)
+    prepared, inputs = _arguments(pipeline, sys, state, ctrl, external)
     return _sensors.__wrapped__(4, prepared, inputs, time)
 
 
