@@ -232,8 +232,9 @@ def _implicit_jvp(tree, primals, tangents):
 
 
 def implicit_solve(tree: Tree, problem: Problem, pieces: ByKind, right):
-    r"""Compute $(M + J^T W J)^{-1}$ times `right`, differentiable in any mode and
-    order."""
+    r"""Compute $(M + J^T W J)^{-1}$ times `right`, differentiable in any mode and order;
+    second derivatives are wrong for contacts that slide on elliptic cones, whose forces are
+    not linear on their pieces."""
 
     def times(v):
         at = lambda a: -residual(tree, problem, a, pieces)
