@@ -228,17 +228,17 @@ def _implicit_jvp(tree, primals, tangents):
     qdd = _implicit(tree, problem, solution)
     at_solution = lambda p: residual(tree, p, qdd, solution.pieces)
     right = symbolic_jvp(at_solution, (problem,), (rate,))
-    return qdd, implicit_solve(tree, problem, solution.pieces, right)
+    return qdd, implicit_solve(tree, problem, qdd, solution.pieces, right)
 
 
-def implicit_solve(tree: Tree, problem: Problem, pieces: ByKind, right):
-    r"""Compute $(M + J^T W J)^{-1}$ times `right`, differentiable in any mode and order;
-    second derivatives are wrong for contacts that slide on elliptic cones, whose forces are
-    not linear on their pieces."""
+def implicit_solve(tree: Tree, problem: Problem, qdd, pieces: ByKind, right):
+    r"""Compute $(M + J^T W J)^{-1}$ times `right` at the solution `qdd`, differentiable in
+    any mode and order."""
 
     def times(v):
+        # Forces on elliptic cones are not linear, so their slope depends on `qdd`.
         at = lambda a: -residual(tree, problem, a, pieces)
-        return jax.jvp(at, (jnp.zeros_like(v),), (v,))[1]
+        return jax.jvp(at, (qdd,), (v,))[1]
 
     pairs = zip(problem.every_row, chain(*pieces.values()), strict=True)
     terms = join([rows.stiffness(piece) for rows, piece in pairs])
