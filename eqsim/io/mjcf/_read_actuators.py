@@ -18,54 +18,8 @@ from ...model import (
     Transmission,
 )
 from ...model.actuators import velocity_gains
+from ._table import ACTIVATIONS, BIASES, GAINS, LAWS, MUSCLE, read_fields, TRANSMISSIONS
 from .mujoco_names import element_names, engine, Flags
-
-
-# Parameters of muscles, DC motors and PID servos: conversion from and to MuJoCo's
-# arrays.
-#
-# The columns of `gainprm`, `biasprm` and `dynprm` are those of `mju_muscleGain`,
-# `mj_fwdActuation` and `mjs_setToDCMotor`.
-
-
-# Columns 2 and 3 are the peak force, or -1, and its scale.
-_MUSCLE = {
-    "force": 2,
-    "scale": 3,
-    "shortest": 4,
-    "longest": 5,
-    "max_speed": 6,
-    "max_passive": 7,
-    "max_lengthening": 8,
-}
-_MUSCLE_ACTIVATION = {"rise": 0, "fall": 1, "smoothing": 2}
-_PID = {"integral_gain": ("gainprm", 0), "max_integral": ("dynprm", 0)}
-_PID["max_slew"] = ("dynprm", 1)
-_MOTOR = {
-    "resistance": ("gainprm", 0),
-    "torque_constant": ("gainprm", 1),
-    "temperature_coefficient": ("gainprm", 2),
-    "reference_temperature": ("gainprm", 3),
-    "proportional": ("gainprm", 4),
-    "integral": ("gainprm", 5),
-    "derivative": ("gainprm", 6),
-    "max_voltage": ("gainprm", 7),
-    "time_constant": ("dynprm", 0),
-    "max_current_rate": ("dynprm", 1),
-    "thermal_resistance": ("dynprm", 2),
-    "thermal_capacitance": ("dynprm", 3),
-    "ambient_temperature": ("dynprm", 4),
-    "bristle_stiffness": ("dynprm", 5),
-    "bristle_damping": ("dynprm", 6),
-    "max_slew": ("dynprm", 7),
-    "max_integral": ("dynprm", 8),
-    "cogging": ("biasprm", 0),
-    "cogging_periods": ("biasprm", 1),
-    "cogging_phase": ("biasprm", 2),
-    "coulomb_friction": ("biasprm", 3),
-    "static_friction": ("biasprm", 4),
-    "stribeck_velocity": ("biasprm", 5),
-}
 
 
 def read_muscles(model: Any, gains, biases) -> Muscles | None:
@@ -95,43 +49,26 @@ def read_muscles(model: Any, gains, biases) -> Muscles | None:
         scaled=tuple(bool(force < 0) for force in table[:, 2]),
         length_range=model.actuator_lengthrange[model.actuator_outadr[owners]],
         range=table[:, :2],
-        **{name: table[:, column] for name, column in _MUSCLE.items()},
+        **{name: table[:, column] for column, name in enumerate(MUSCLE, start=2)},
     )
 
 
-def read_muscle_activations(model: Any, activation) -> MuscleActivations | None:
-    """Read activation dynamics of muscles."""
-    owners = [k for k, kind in enumerate(activation) if kind is Activation.MUSCLE]
-    if not owners:
-        return None
-    table = model.actuator_dynprm[owners]
-    numbers = {name: table[:, i] for name, i in _MUSCLE_ACTIVATION.items()}
-    return MuscleActivations(owners=tuple(owners), **numbers)
-
-
-def read_motors(model: Any, gains) -> DCMotors | None:
-    """Read DC motors."""
-    owners = [k for k, kind in enumerate(gains) if kind is Gain.DC_MOTOR]
-    if not owners:
-        return None
-    return DCMotors(owners=tuple(owners), **_columns(model, owners, _MOTOR))
-
-
-def read_pids(model: Any, gains) -> PIDs | None:
-    """Read PID servos."""
-    owners = [k for k, kind in enumerate(gains) if kind is Gain.PID]
-    if not owners:
-        return None
-    return PIDs(owners=tuple(owners), **_columns(model, owners, _PID))
-
-
-def _columns(model: Any, owners: list[int], places) -> dict[str, np.ndarray]:
-    arrays = {
-        "gainprm": model.actuator_gainprm,
-        "biasprm": model.actuator_biasprm,
-        "dynprm": model.actuator_dynprm,
+def _read_laws(model: Any, gains, activation) -> dict[str, Any]:
+    """Read the parameters of laws by field of `Actuators`; None if no actuator has it."""
+    classes: dict[str, tuple[Any, tuple, Any]] = {
+        "muscle_activations": (MuscleActivations, activation, Activation.MUSCLE),
+        "motors": (DCMotors, gains, Gain.DC_MOTOR),
+        "pids": (PIDs, gains, Gain.PID),
     }
-    return {name: arrays[key][owners, i] for name, (key, i) in places.items()}
+    out: dict[str, Any] = {}
+    for law, (make, own, kind) in classes.items():
+        owners = tuple(k for k, each in enumerate(own) if each is kind)
+        numbers = {
+            name: getattr(model, f"actuator_{array}")[list(owners), column]
+            for name, (array, column) in LAWS[law].items()
+        }
+        out[law] = make(owners=owners, **numbers) if owners else None
+    return out
 
 
 def law_parameters(actuators: Actuators, k: int) -> dict[str, np.ndarray]:
@@ -140,78 +77,40 @@ def law_parameters(actuators: Actuators, k: int) -> dict[str, np.ndarray]:
     arrays["gainprm"][:3] = actuators.gain[k]
     arrays["biasprm"][:3] = actuators.bias[k]
     arrays["dynprm"][0] = actuators.time_constant[k]
-    muscles, owners = actuators.muscles, actuators.muscle_activations
+    muscles = actuators.muscles
     if muscles is not None:
-        for key, rows in (
-            ("gainprm", muscles.gain_rows),
-            ("biasprm", muscles.bias_rows),
-        ):
-            if rows[k] >= 0:
-                arrays[key][:9] = _muscle_row(muscles, rows[k])
-    if owners is not None and k in owners.owners:
-        row = owners.owners.index(k)
-        for name, i in _MUSCLE_ACTIVATION.items():
-            arrays["dynprm"][i] = vars(owners)[name][row]
-    for family, places in ((actuators.motors, _MOTOR), (actuators.pids, _PID)):
-        if family is not None and k in family.owners:
-            row = family.owners.index(k)
-            for name, (key, i) in places.items():
-                arrays[key][i] = vars(family)[name][row]
+        rows = {"gainprm": muscles.gain_rows[k], "biasprm": muscles.bias_rows[k]}
+        for key, row in rows.items():
+            if row >= 0:
+                numbers = [getattr(muscles, name)[row] for name in MUSCLE]
+                numbers[0] = -1.0 if muscles.scaled[row] else numbers[0]
+                arrays[key][:9] = [*muscles.range[row], *numbers]
+    for law, places in LAWS.items():
+        own = getattr(actuators, law)
+        if own is not None and k in own.owners:
+            for name, (key, column) in places.items():
+                arrays[key][column] = getattr(own, name)[own.owners.index(k)]
     return arrays
-
-
-def _muscle_row(muscles: Muscles, row: int) -> np.ndarray:
-    numbers = [*muscles.range[row], *(vars(muscles)[name][row] for name in _MUSCLE)]
-    if muscles.scaled[row]:
-        numbers[2] = -1.0
-    return np.array(numbers)
-
-
-# Conversion of MuJoCo's actuators.
-
-
-_ACTIVATIONS = (
-    Activation.NONE,
-    Activation.INTEGRATOR,
-    Activation.FILTER,
-    Activation.FILTER_EXACT,
-    Activation.MUSCLE,
-    Activation.DC_MOTOR,
-    Activation.PID,
-)
-_TRANSMISSIONS = (
-    Transmission.JOINT,
-    Transmission.JOINT_IN_PARENT,
-    Transmission.SLIDER_CRANK,
-    Transmission.TENDON,
-    Transmission.SITE,
-    Transmission.BODY,
-    Transmission.ORIENTATION,
-)
-# MuJoCo's fixed gains and absent biases are affine ones with zero coefficients.
-_GAINS = (
-    Gain.AFFINE,
-    Gain.AFFINE,
-    Gain.MUSCLE,
-    Gain.DC_MOTOR,
-    Gain.ORIENTATION,
-    Gain.PID,
-)
-_BIASES = (Bias.AFFINE, Bias.AFFINE, Bias.MUSCLE, Bias.DC_MOTOR, Bias.ORIENTATION)
 
 
 def read_actuators(model: Any, flags: Flags) -> Actuators:
     """Convert the actuators of a `mujoco.MjModel`."""
-    gains = tuple(_GAINS[kind] for kind in model.actuator_gaintype)
-    biases = tuple(_BIASES[kind] for kind in model.actuator_biastype)
+    gains = tuple(GAINS[kind] for kind in model.actuator_gaintype)
+    biases = tuple(BIASES[kind] for kind in model.actuator_biastype)
     gain, bias = _affine(model, gains, biases)
-    activation = tuple(_ACTIVATIONS[kind] for kind in model.actuator_dyntype)
+    fields = read_fields("actuator", model, flags)
+    # MuJoCo ignores damping and armature of orientation servos.
+    servo = model.actuator_trntype == int(engine().mjtTrn.mjTRN_SO3)
+    for name in ("damping", "damping_poly", "armature"):
+        if fields[name] is not None:
+            fields[name][servo] = 0.0
+            fields[name] = fields[name] if np.any(fields[name]) else None
+    activation = tuple(ACTIVATIONS[kind] for kind in model.actuator_dyntype)
     own = (Activation.MUSCLE, Activation.DC_MOTOR, Activation.PID)
     laws = (Gain.DC_MOTOR, Gain.PID)
     has_own = [a in own or g in laws for a, g in zip(activation, gains)]
-    damping, damping_poly, armature = _passive(model, flags)
     crank = Transmission.SLIDER_CRANK
-    transmissions = tuple(_TRANSMISSIONS[kind] for kind in model.actuator_trntype)
+    transmissions = tuple(TRANSMISSIONS[kind] for kind in model.actuator_trntype)
     return Actuators(
         names=element_names(model, "actuator"),
         transmissions=transmissions,
@@ -226,24 +125,15 @@ def read_actuators(model: Any, flags: Flags) -> Actuators:
         active=flags.actuation,
         has_velocity_gain=velocity_gains(gains, biases, gain, bias),
         ctrl_limited=_bools(model.actuator_ctrllimited * flags.clampctrl),
-        force_limited=_bools(model.actuator_forcelimited),
-        act_limited=_bools(model.actuator_actlimited),
-        act_early=_bools(model.actuator_actearly),
         gear=model.actuator_gear,
         gain=gain,
         bias=bias,
         time_constant=np.where(has_own, 1.0, model.actuator_dynprm[:, 0]),
         ctrl_range=model.actuator_ctrlrange,
-        force_range=model.actuator_forcerange,
-        act_range=model.actuator_actrange,
-        damping=damping,
-        damping_poly=damping_poly,
-        armature=armature,
         crank_length=model.actuator_cranklength if crank in transmissions else None,
         muscles=read_muscles(model, gains, biases),
-        muscle_activations=read_muscle_activations(model, activation),
-        motors=read_motors(model, gains),
-        pids=read_pids(model, gains),
+        **_read_laws(model, gains, activation),
+        **fields,
     )
 
 
@@ -285,7 +175,7 @@ def _inputs(model: Any, k: int) -> tuple[Control, ...]:
 
 def _states(model: Any, k: int) -> tuple[ActivationState, ...]:
     count, state = int(model.actuator_actnum[k]), ActivationState
-    kind = _ACTIVATIONS[model.actuator_dyntype[k]]
+    kind = ACTIVATIONS[model.actuator_dyntype[k]]
     gain, dyn = model.actuator_gainprm[k], model.actuator_dynprm[k]
     if kind is Activation.PID:
         present = ((state.SLEW, dyn[1] > 0), (state.INTEGRAL, gain[0] > 0))
@@ -300,16 +190,6 @@ def _states(model: Any, k: int) -> tuple[ActivationState, ...]:
     else:
         return (state.SIGNAL,) * count
     return tuple(each for each, on in present if on)
-
-
-def _passive(model: Any, flags: Flags):
-    """Read damping, its polynomial, and armature; None if all are zero."""
-    # MuJoCo ignores those of orientation servos.
-    felt = model.actuator_trntype != int(engine().mjtTrn.mjTRN_SO3)
-    linear = model.actuator_damping * (flags.damper & felt)
-    poly = model.actuator_dampingpoly * (flags.damper & felt)[:, None]
-    armature = model.actuator_armature * felt
-    return tuple(x if np.any(x) else None for x in (linear, poly, armature))
 
 
 def wrapping_servos(model: Any) -> np.ndarray:

@@ -18,6 +18,7 @@ from ...model import (
 )
 from ...model.meshes import reference_vertices
 from ...model.pairs import CollisionRules, kinds_of_pairs, KindsOfPairs, select_pairs
+from ._table import JOINTS, read_fields
 from .mujoco_names import element_names, engine, Flags, link_names
 
 
@@ -138,38 +139,22 @@ def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
     """Convert the geoms of a `mujoco.MjModel`, except dropped ones."""
     keep = contacts.kept
     names = element_names(model, "geom")
-    kinds = model.geom_type[keep]
+    kinds, groups = model.geom_type[keep], _ints(model.geom_group[keep])
+    fields = read_fields("geom", model, flags, keep)
+    # MuJoCo computes the size of height fields.
+    fields["size"][kinds == GeomKind.HFIELD.value] = 0.0
     return Geoms(
         names=tuple(names[geom] for geom in keep.tolist()),
         # Other kept shapes are used as ellipsoids for fluid forces.
         kinds=tuple(_KEPT.get(kind, GeomKind.ELLIPSOID) for kind in kinds.tolist()),
         links=_ints(model.geom_bodyid[keep] - 1),
-        condim=_ints(model.geom_condim[keep]),
-        priority=_ints(model.geom_priority[keep]),
-        contype=_ints(model.geom_contype[keep] * flags.contact),
-        conaffinity=_ints(model.geom_conaffinity[keep] * flags.contact),
         fluid=tuple(contacts.fluid[keep].tolist()),
-        pos=model.geom_pos[keep],
-        quat=model.geom_quat[keep],
-        # MuJoCo computes the size of height fields.
-        size=np.where(
-            (kinds == GeomKind.HFIELD.value)[:, None], 0.0, model.geom_size[keep]
-        ),
-        friction=model.geom_friction[keep],
-        solref=model.geom_solref[keep],
-        solimp=model.geom_solimp[keep],
-        solmix=model.geom_solmix[keep],
-        margin=model.geom_margin[keep],
         fluid_coefficients=model.geom_fluid[keep, 1:6],
         data=_data(model, contacts),
         colors=read_colors(model, keep),
-        groups=_groups(model, keep),
+        groups=groups if any(groups) else (),
+        **fields,
     )
-
-
-def _groups(model: Any, keep: np.ndarray) -> tuple[int, ...]:
-    groups = _ints(model.geom_group[keep])
-    return groups if any(groups) else ()
 
 
 def used_data(model: Any, contacts: Contacts, kind: GeomKind) -> list[int]:
@@ -196,12 +181,7 @@ def read_pairs(model: Any, flags: Flags, contacts: Contacts) -> Pairs:
     keep = np.flatnonzero((one >= 0) & (two >= 0) & flags.contact)
     return Pairs(
         geoms=tuple(zip(one[keep].tolist(), two[keep].tolist())),
-        condim=_ints(model.pair_dim[keep]),
-        friction=model.pair_friction[keep],
-        solref=model.pair_solref[keep],
-        solref_friction=model.pair_solreffriction[keep],
-        solimp=model.pair_solimp[keep],
-        margin=model.pair_margin[keep],
+        **read_fields("pair", model, flags, keep),
     )
 
 
@@ -230,80 +210,46 @@ def _ints(values: np.ndarray) -> tuple[int, ...]:
     return tuple(values.tolist())
 
 
-_KINDS = (
-    JointKind.FREE,
-    JointKind.SPHERICAL,
-    JointKind.PRISMATIC,
-    JointKind.REVOLUTE,
-)
-
-
 def read_links(model: Any, flags: Flags) -> Links:
     """Convert the bodies of a `mujoco.MjModel`; the world is not a link."""
     body = slice(1, None)
     # MuJoCo's flag 2: a diagonal mass matrix, only slides.
     translating = (model.body_simple[body] == 2) & (model.body_dofnum[body] > 0)
-    gravcomp = model.body_gravcomp[body]
     return Links(
         names=link_names(model),
-        parents=tuple(int(parent) - 1 for parent in model.body_parentid[body]),
-        translating=tuple(bool(mark) for mark in translating),
-        mocap=tuple(bool(mark) for mark in model.body_mocapid[body] >= 0),
-        pos=model.body_pos[body],
-        quat=model.body_quat[body],
-        mass=model.body_mass[body],
-        com=model.body_ipos[body],
-        inertia=model.body_inertia[body],
-        inertia_quat=model.body_iquat[body],
-        gravity_compensation=gravcomp if flags.passive else np.zeros_like(gravcomp),
+        parents=_ints(model.body_parentid[body] - 1),
+        translating=tuple(translating.tolist()),
+        mocap=tuple((model.body_mocapid[body] >= 0).tolist()),
+        **read_fields("body", model, flags, body),
+        **read_fields("inertial", model, flags, body),
     )
 
 
 def read_joints(model: Any, flags: Flags) -> Joints:
     """Convert the joints of a `mujoco.MjModel`."""
-    kinds = tuple(_KINDS[kind] for kind in model.jnt_type)
-    limited = tuple(
-        bool(limited) and flags.limit and kind is not JointKind.FREE
-        for limited, kind in zip(model.jnt_limited, kinds)
+    kinds = tuple(JOINTS[kind] for kind in model.jnt_type)
+    fields = read_fields("joint", model, flags)
+    # MuJoCo does not limit free joints, and actuator forces only on hinges and slides.
+    fields["limited"] = tuple(
+        own and kind is not JointKind.FREE
+        for own, kind in zip(fields["limited"], kinds)
     )
-    # MuJoCo limits actuator forces only on hinges and slides.
-    force_limited = tuple(
-        bool(limited) and kind.nv == 1
-        for limited, kind in zip(model.jnt_actfrclimited, kinds)
+    fields["force_limited"] = tuple(
+        own and kind.nv == 1 for own, kind in zip(fields["force_limited"], kinds)
     )
-    lifted = flags.passive and bool(np.any(model.body_gravcomp))
-    frictionloss = model.dof_frictionloss * flags.frictionloss
+    if not any(fields["force_limited"]):
+        fields["force_range"] = None
+    if not np.any(model.body_gravcomp):
+        fields["actuator_gravity"] = (False,) * len(kinds)
     return Joints(
         names=element_names(model, "joint"),
         kinds=kinds,
-        links=tuple(int(body) - 1 for body in model.jnt_bodyid),
-        limited=limited,
-        has_friction=tuple(bool(loss > 0) for loss in frictionloss),
-        force_limited=force_limited,
-        actuator_gravity=tuple(bool(mark) and lifted for mark in model.jnt_actgravcomp),
-        anchor=model.jnt_pos,
-        axis=model.jnt_axis,
-        range=model.jnt_range,
-        limit_margin=model.jnt_margin,
-        limit_solref=model.jnt_solref,
-        limit_solimp=model.jnt_solimp,
-        stiffness=model.jnt_stiffness * flags.spring,
+        links=_ints(model.jnt_bodyid - 1),
+        has_friction=tuple((fields["frictionloss"] > 0).tolist()),
         ref=model.qpos0,
         spring_ref=model.qpos_spring,
-        damping=model.dof_damping * flags.damper,
-        armature=model.dof_armature,
-        frictionloss=frictionloss,
-        friction_solref=model.dof_solref,
-        friction_solimp=model.dof_solimp,
-        stiffness_poly=_or_none(model.jnt_stiffnesspoly * flags.spring),
-        damping_poly=_or_none(model.dof_dampingpoly * flags.damper),
-        force_range=model.jnt_actfrcrange if any(force_limited) else None,
+        **fields,
     )
-
-
-def _or_none(values: np.ndarray) -> np.ndarray | None:
-    """Return the values, or None if all are zero."""
-    return values if np.any(values) else None
 
 
 def read_meshes(model: Any, contacts: Contacts) -> Meshes:

@@ -24,6 +24,7 @@ from ...model.kinds import AnyKind
 from ...model.pairs import measured_kinds
 from ...model.sensor_kinds import Attachment
 from ._read_bodies import Contacts
+from ._table import read_fields
 from .mujoco_names import element_names, engine, Flags
 
 
@@ -57,8 +58,7 @@ def read_equalities(model: Any, flags: Flags) -> Equalities:
         relative_quat=np.where(weld, data[:, 6:10], [1.0, 0.0, 0.0, 0.0]),
         torque_scale=np.where(weld[:, 0], data[:, 10], 1.0),
         coefficients=data[:, :5] * polynomial,
-        solref=model.eq_solref[kept],
-        solimp=model.eq_solimp[kept],
+        **read_fields("equality", model, flags, kept),
     )
 
 
@@ -67,7 +67,7 @@ def simulated_equalities(model: Any) -> np.ndarray:
     return model.eq_type <= EqualityKind.TENDON.value
 
 
-def read_sites(model: Any) -> Sites:
+def read_sites(model: Any, flags: Flags) -> Sites:
     """Convert the sites of a `mujoco.MjModel`."""
     box = GeomKind.BOX
     known = {kind.value: kind for kind in GeomKind if kind is not GeomKind.MESH}
@@ -76,50 +76,33 @@ def read_sites(model: Any) -> Sites:
         # A mesh, whose shape is used only by touch sensors, becomes its box.
         kinds=tuple(known.get(int(kind), box) for kind in model.site_type),
         links=tuple(int(body) - 1 for body in model.site_bodyid),
-        pos=model.site_pos,
-        quat=model.site_quat,
-        size=model.site_size,
+        **read_fields("site", model, flags),
     )
 
 
 def read_tendons(model: Any, flags: Flags, contacts: Contacts) -> Tendons:
     """Convert the tendons of a `mujoco.MjModel`."""
-    stiffness = model.tendon_stiffness * flags.spring
-    stiffness_poly = model.tendon_stiffnesspoly * flags.spring
-    damping = model.tendon_damping * flags.damper
-    damping_poly = model.tendon_dampingpoly * flags.damper
-    frictionloss = model.tendon_frictionloss * flags.frictionloss
+    fields = read_fields("tendon", model, flags)
+    acts = {
+        name: (fields[name] != 0) | np.any(fields[f"{name}_poly"] != 0, axis=-1)
+        for name in ("stiffness", "damping")
+    }
     damps, has_armature = passive_actuators(model, flags)
-    has_damping = (damping != 0) | np.any(damping_poly != 0, axis=-1) | damps
     automatic = _rests_at_reference(model)
     kinds = engine().mjtWrap
     joint, pulley = int(kinds.mjWRAP_JOINT), int(kinds.mjWRAP_PULLEY)
     return Tendons(
         names=element_names(model, "tendon"),
         paths=_paths(model, contacts),
-        limited=_bools(model.tendon_limited.astype(bool) & flags.limit),
-        has_spring=_bools((stiffness != 0) | np.any(stiffness_poly != 0, axis=-1)),
-        has_damping=_bools(has_damping),
-        has_friction=_bools(frictionloss > 0),
-        has_armature=_bools((model.tendon_armature != 0) | has_armature),
+        has_spring=_bools(acts["stiffness"]),
+        has_damping=_bools(acts["damping"] | damps),
+        has_friction=_bools(fields["frictionloss"] > 0),
+        has_armature=_bools((fields["armature"] != 0) | has_armature),
         rests_at_reference=_bools(automatic),
-        actuator_force_limited=_bools(model.tendon_actfrclimited),
         coef=model.wrap_prm[model.wrap_type == joint],
         divisor=model.wrap_prm[model.wrap_type == pulley],
-        range=model.tendon_range,
-        limit_margin=model.tendon_margin,
-        limit_solref=model.tendon_solref_lim,
-        limit_solimp=model.tendon_solimp_lim,
-        stiffness=stiffness,
-        stiffness_poly=stiffness_poly,
-        damping=damping,
-        damping_poly=damping_poly,
         spring_length=np.where(automatic[:, None], 0.0, model.tendon_lengthspring),
-        armature=model.tendon_armature,
-        frictionloss=frictionloss,
-        friction_solref=model.tendon_solref_fri,
-        friction_solimp=model.tendon_solimp_fri,
-        actuator_force_range=model.tendon_actfrcrange,
+        **fields,
     )
 
 
