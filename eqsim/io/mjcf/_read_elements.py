@@ -264,7 +264,7 @@ def _problem(
 
 
 def hidden_shapes(model: Any, contacts: Contacts) -> np.ndarray:
-    """Return the geoms that rays of rangefinders would hit, but that are not part of the
+    """Return true for geoms that rays of rangefinders would hit, but that are not part of the
     system."""
     reasons = problems(model, contacts)
     sites = [
@@ -277,7 +277,7 @@ def hidden_shapes(model: Any, contacts: Contacts) -> np.ndarray:
     seen = np.full(model.ngeom, len(bodies) > 1)
     if len(bodies) == 1:
         seen = model.geom_bodyid != bodies[0]
-    return np.flatnonzero(visible(model) & (contacts.places < 0) & seen)
+    return visible(model) & (contacts.places < 0) & seen
 
 
 def visible(model: Any) -> np.ndarray:
