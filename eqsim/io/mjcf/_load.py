@@ -21,7 +21,7 @@ from ._read_bodies import (
 )
 from ._read_elements import read_equalities, read_sensors, read_sites, read_tendons
 from ._source import compile_source
-from ._support import check_ignored, check_supported, Source
+from ._support import check_ignored, check_supported
 from ._table import CONES, INTEGRATORS, read_fields
 from .mujoco_names import element_names, read_flags
 
@@ -64,7 +64,7 @@ def load_mjcf(
     label, model, warnings = compile_source(source, assets)
     flags = read_flags(model)
     contacts = find_contacts(model, flags)
-    notes = check_supported(label, Source(model, flags, contacts), ignored)
+    notes = check_supported(label, model, flags, contacts, ignored)
     notes += tuple(f"MuJoCo warns: {warning}" for warning in warnings)
     system = System(
         links=read_links(model, flags),

@@ -1,6 +1,6 @@
 """Reading of equality constraints, sites, tendons and sensors."""
 
-import functools
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,14 +67,15 @@ def simulated_equalities(model: Any) -> np.ndarray:
     return model.eq_type <= EqualityKind.TENDON.value
 
 
+_SITE_KINDS = {kind.value: kind for kind in GeomKind if kind is not GeomKind.MESH}
+
+
 def read_sites(model: Any, flags: Flags) -> Sites:
     """Convert the sites of a `mujoco.MjModel`."""
-    box = GeomKind.BOX
-    known = {kind.value: kind for kind in GeomKind if kind is not GeomKind.MESH}
     return Sites(
         names=element_names(model, "site"),
         # A mesh, whose shape is used only by touch sensors, becomes its box.
-        kinds=tuple(known.get(int(kind), box) for kind in model.site_type),
+        kinds=tuple(_SITE_KINDS.get(kind, GeomKind.BOX) for kind in model.site_type),
         links=tuple(int(body) - 1 for body in model.site_bodyid),
         **read_fields("site", model, flags),
     )
@@ -141,16 +142,14 @@ def _paths(model: Any, contacts: Contacts) -> tuple[tuple[PathPoint, ...], ...]:
         int(wraps.mjWRAP_PULLEY): WrapKind.PULLEY,
     }
 
-    objects, types = model.wrap_objid.tolist(), model.wrap_type.tolist()
-
     def point(k: int) -> PathPoint:
-        index, kind = objects[k], kinds.get(types[k], WrapKind.GEOM)
+        kind = kinds.get(int(model.wrap_type[k]), WrapKind.GEOM)
+        index = int(model.wrap_objid[k])
         if kind is WrapKind.PULLEY:
             return PathPoint(kind)
         if kind is WrapKind.GEOM:
-            return PathPoint(
-                kind, int(contacts.places[index]), round(model.wrap_prm[k])
-            )
+            side = round(model.wrap_prm[k])
+            return PathPoint(kind, int(contacts.places[index]), side)
         return PathPoint(kind, index)
 
     ends = zip(model.tendon_adr.tolist(), model.tendon_num.tolist())
@@ -171,6 +170,8 @@ _OTHER_NAMES = {
 }
 _Kinds = frozenset[tuple[AnyKind, AnyKind]]
 _DISTANCES = (SensorKind.DISTANCE, SensorKind.NORMAL, SensorKind.FROM_TO)
+# MuJoCo's names of the objects of sensors.
+_OBJECTS = {"unknown", *(each.value for each in SensorObject)}
 
 
 class _Sensor(NamedTuple):
@@ -181,27 +182,29 @@ class _Sensor(NamedTuple):
     - `type_name`: MuJoCo's name of its type.
     - `kind`: its kind, None if it is not supported.
     - `waits`: true if it has a delay or an interval.
-    - `ends`: types and indices of its object and its reference.
+    - `ends`: names of the kinds, and indices, of its object and its reference.
     """
 
     type_name: str
     kind: SensorKind | None
     waits: bool
-    ends: tuple[tuple[int, int], tuple[int, int]]
+    ends: tuple[tuple[str, int], tuple[str, int]]
 
 
 def read_sensors(model: Any, contacts: Contacts) -> Sensors:
     """Convert the supported sensors of a `mujoco.MjModel`."""
     reasons = problems(model, contacts)
     kept = [k for k, reason in enumerate(reasons) if reason is None]
-    every = _sensors(model)
+    every, names = _sensors(model), element_names(model, "sensor")
     chosen = [every[k] for k in kept]
     kinds = [sensor.kind for sensor in chosen]
-    names = element_names(model, "sensor")
     cutoff = model.sensor_cutoff[kept]
-    params = model.sensor_intprm[kept].tolist()
-    is_contact = [kind is SensorKind.CONTACT for kind in kinds]
-    is_ray = [kind is SensorKind.RANGEFINDER for kind in kinds]
+    parameters = model.sensor_intprm[kept].tolist()
+
+    def of(kind: SensorKind) -> list[list[int]]:
+        return [x if own is kind else [0, 0, 0] for x, own in zip(parameters, kinds)]
+
+    contact, rays = of(SensorKind.CONTACT), of(SensorKind.RANGEFINDER)
     reductions = tuple(ContactReduction)
     return Sensors(
         names=tuple(names[k] for k in kept),
@@ -209,26 +212,30 @@ def read_sensors(model: Any, contacts: Contacts) -> Sensors:
         objects=tuple(_attachment(contacts, *sensor.ends[0]) for sensor in chosen),
         references=tuple(_attachment(contacts, *sensor.ends[1]) for sensor in chosen),
         limited=tuple((cutoff > 0).tolist()),
-        contact_data=tuple(
-            _fields(ContactData, row[0]) if mark else ()
-            for row, mark in zip(params, is_contact)
-        ),
-        contact_reductions=tuple(
-            reductions[row[1] if mark else 0] for row, mark in zip(params, is_contact)
-        ),
-        contact_slots=tuple(
-            row[2] if mark else 0 for row, mark in zip(params, is_contact)
-        ),
-        ray_data=tuple(
-            _fields(RayData, row[0]) if mark else ()
-            for row, mark in zip(params, is_ray)
-        ),
-        ray_geoms=_ray_geoms(model, contacts) if any(is_ray) else (),
+        contact_data=tuple(_members(ContactData, mask) for mask, *_ in contact),
+        contact_reductions=tuple(reductions[number] for _, number, *_ in contact),
+        contact_slots=tuple(slots for _, _, slots, *_ in contact),
+        ray_data=tuple(_members(RayData, mask) for mask, *_ in rays),
+        ray_geoms=tuple(np.flatnonzero(visible(model)[contacts.kept]).tolist())
+        if SensorKind.RANGEFINDER in kinds
+        else (),
         cutoff=cutoff,
         magnetic=np.array(model.opt.magnetic)
         if SensorKind.MAGNETOMETER in kinds
         else None,
     )
+
+
+def _members(kind: Any, mask: int) -> tuple:
+    return tuple(each for bit, each in enumerate(kind) if mask & (1 << bit))
+
+
+def _attachment(contacts: Contacts, kind: str, index: int) -> Attachment:
+    if index < 0 or kind == "unknown":
+        return SensorObject.NONE, -1
+    if kind in ("body", "xbody"):
+        index -= 1
+    return SensorObject(kind), int(contacts.places[index]) if kind == "geom" else index
 
 
 def problems(model: Any, contacts: Contacts) -> list[str | None]:
@@ -245,19 +252,21 @@ def _problem(
         return sensor.type_name
     if sensor.waits:
         return "delay or interval"
-    objects = _known_objects()
-    for sort, _ in sensor.ends:
-        if sort not in objects:
-            return f"attached to a {_object_name(sort)}"
-    for sort, index in sensor.ends:
-        if objects[sort] is SensorObject.GEOM and not _is_kept(contacts, index):
+    for target, index in sensor.ends:
+        if target not in _OBJECTS:
+            return f"attached to a {target}"
+        if target == "geom" and (index < 0 or contacts.places[index] < 0):
             return "attached to a shape that is left out"
-    if kind in (SensorKind.FORCE, SensorKind.TORQUE) and _at_world(model, sensor):
-        return "attached to the world, on which no parent acts"
+    if kind in (SensorKind.FORCE, SensorKind.TORQUE):
+        if model.site_bodyid[sensor.ends[0][1]] == 0:
+            return "attached to the world, on which no parent acts"
     if kind is SensorKind.CONTACT and contacts.has_gaps:
         return "contact gaps"
     if kind in (SensorKind.TOUCH, SensorKind.INSIDE_SITE, SensorKind.CONTACT):
-        return _shape_problem(model, sensor)
+        # They use the shape of a site.
+        target, index = sensor.ends[kind is SensorKind.INSIDE_SITE]
+        if target == "site" and int(model.site_type[index]) not in _SITE_KINDS:
+            return "site of unknown shape"
     if kind in _DISTANCES:
         return _distance_problem(model, contacts, measured, sensor)
     return None
@@ -299,67 +308,16 @@ def _sensors(model: Any) -> list[_Sensor]:
     names = types | {k: _OTHER_NAMES[x] for k, x in types.items() if x in _OTHER_NAMES}
     kinds = {k: known.get(name) for k, name in names.items()}
     waits = (model.sensor_delay > 0) | np.any(model.sensor_interval > 0, axis=1)
-    objects = zip(model.sensor_objtype.tolist(), model.sensor_objid.tolist())
-    references = zip(model.sensor_reftype.tolist(), model.sensor_refid.tolist())
-    rows = zip(model.sensor_type.tolist(), waits.tolist(), zip(objects, references))
-    return [_Sensor(types[k], kinds[k], wait, ends) for k, wait, ends in rows]
-
-
-def _object_name(kind: int) -> str:
-    return engine().mjtObj(kind).name.removeprefix("mjOBJ_").lower()
-
-
-@functools.cache
-def _known_objects() -> dict[int, SensorObject]:
-    objects = engine().mjtObj
-    return {
-        int(objects.mjOBJ_UNKNOWN): SensorObject.NONE,
-        int(objects.mjOBJ_BODY): SensorObject.INERTIA,
-        int(objects.mjOBJ_XBODY): SensorObject.LINK,
-        int(objects.mjOBJ_GEOM): SensorObject.GEOM,
-        int(objects.mjOBJ_SITE): SensorObject.SITE,
-        int(objects.mjOBJ_JOINT): SensorObject.JOINT,
-        int(objects.mjOBJ_TENDON): SensorObject.TENDON,
-        int(objects.mjOBJ_ACTUATOR): SensorObject.ACTUATOR,
+    objects = {
+        int(k): name.removeprefix("mjOBJ_").lower()
+        for name, k in engine().mjtObj.__members__.items()
     }
-
-
-def _attachment(contacts: Contacts, kind: int, index: int) -> Attachment:
-    found = _known_objects()[kind]
-    if index < 0 or found is SensorObject.NONE:
-        return SensorObject.NONE, -1
-    if found in (SensorObject.INERTIA, SensorObject.LINK):
-        return found, index - 1
-    if found is SensorObject.GEOM:
-        return found, int(contacts.places[index])
-    return found, index
-
-
-def _fields(kind: Any, mask: Any) -> tuple:
-    return tuple(each for bit, each in enumerate(kind) if int(mask) & (1 << bit))
-
-
-def _ray_geoms(model: Any, contacts: Contacts) -> tuple[int, ...]:
-    return tuple(np.flatnonzero(visible(model)[contacts.kept]).tolist())
-
-
-def _at_world(model: Any, sensor: _Sensor) -> bool:
-    return int(model.site_bodyid[sensor.ends[0][1]]) == 0
-
-
-def _is_kept(contacts: Contacts, geom: int) -> bool:
-    return geom >= 0 and bool(contacts.places[geom] >= 0)
-
-
-def _shape_problem(model: Any, sensor: _Sensor) -> str | None:
-    """Test if a sensor uses the shape of a site that is a mesh."""
-    known = {each.value for each in GeomKind if each is not GeomKind.MESH}
-    inside = sensor.kind is SensorKind.INSIDE_SITE
-    for target, index in sensor.ends[1:] if inside else sensor.ends[:1]:
-        is_site = _known_objects()[target] is SensorObject.SITE
-        if is_site and int(model.site_type[index]) not in known:
-            return "site of unknown shape"
-    return None
+    ends = zip(
+        zip([objects[k] for k in model.sensor_objtype], model.sensor_objid.tolist()),
+        zip([objects[k] for k in model.sensor_reftype], model.sensor_refid.tolist()),
+    )
+    rows = zip(model.sensor_type.tolist(), waits.tolist(), ends)
+    return [_Sensor(types[k], kinds[k], wait, pair) for k, wait, pair in rows]
 
 
 def _distance_problem(
@@ -368,28 +326,22 @@ def _distance_problem(
     """Return the kinds of the first two shapes whose distance cannot be computed."""
     one, two = (_geoms_of(model, *end) for end in sensor.ends)
     kinds = {each.value: each for each in GeomKind}
-    for a in one:
-        for b in two:
-            pair = sorted((int(model.geom_type[a]), int(model.geom_type[b])))
-            if pair == [0, 0]:
-                continue  # Two planes have no distance.
-            both = tuple(kinds.get(each) for each in pair)
-            solid = [model.geom_dataid[g] for g in (a, b) if _is_mesh(model, g)]
-            if not contacts.hulls.issuperset(solid):
-                return "distance of a mesh without a convex hull"
-            if both not in measured:
-                shapes = engine().mjtGeom
-                words = [shapes(each).name[7:].lower() for each in pair]
-                return f"distance of {words[0]} and {words[1]}"
+    for a, b in itertools.product(one, two):
+        pair = sorted((int(model.geom_type[a]), int(model.geom_type[b])))
+        if pair == [GeomKind.PLANE.value] * 2:
+            continue  # Two planes have no distance.
+        meshes = [g for g in (a, b) if model.geom_type[g] == GeomKind.MESH.value]
+        if not contacts.hulls.issuperset(model.geom_dataid[meshes].tolist()):
+            return "distance of a mesh without a convex hull"
+        if tuple(kinds.get(each) for each in pair) not in measured:
+            shapes = engine().mjtGeom
+            words = [shapes(k).name.removeprefix("mjGEOM_").lower() for k in pair]
+            return f"distance of {words[0]} and {words[1]}"
     return None
 
 
-def _is_mesh(model: Any, geom: int) -> bool:
-    return int(model.geom_type[geom]) == GeomKind.MESH.value
-
-
-def _geoms_of(model: Any, kind: int, index: int) -> list[int]:
-    if kind == int(engine().mjtObj.mjOBJ_GEOM):
-        return [index]
+def _geoms_of(model: Any, kind: str, index: int) -> range:
+    if kind == "geom":
+        return range(index, index + 1)
     start = int(model.body_geomadr[index])
-    return list(range(start, start + int(model.body_geomnum[index])))
+    return range(start, start + int(model.body_geomnum[index]))

@@ -21,21 +21,6 @@ from ._table import attribute_list
 from .mujoco_names import described, engine, Flags
 
 
-class Source(NamedTuple):
-    """A compiled model and derived information.
-
-    **Arguments:**
-
-    - `model`: a `mujoco.MjModel`.
-    - `flags`: enabled parts of the simulation.
-    - `contacts`: pairs that can touch.
-    """
-
-    model: Any
-    flags: Flags
-    contacts: Contacts
-
-
 class Status(enum.Enum):
     """Support status of a feature."""
 
@@ -54,8 +39,9 @@ class Feature(NamedTuple):
     - `advice`: remedy if refused, reason if without effect, or the supported parts.
     - `kind`: kind of the elements that may use the feature, such as `"joint"`. Empty if
         `uses` returns texts.
-    - `uses`: function of the members of `Source` that returns true for each element that
-        uses the feature, or a list of texts. None: nothing to report.
+    - `uses`: function of a `mujoco.MjModel`, its flags and its contacts that returns true
+        for each element that uses the feature, or a list of texts. None: nothing to
+        report.
     - `key`: name of a refused feature in `load_mjcf(..., ignore=(key,))`. None if it
         cannot be ignored.
     """
@@ -67,6 +53,10 @@ class Feature(NamedTuple):
     uses: Callable[[Any, Flags, Contacts], Any] | None = None
     key: str | None = None
 
+    def __reduce__(self):
+        # Functions without a name cannot be pickled.
+        return _feature, (FEATURES.index(self),)
+
     @property
     def remedy(self) -> str:
         """Return the advice, and how to leave out the feature if possible."""
@@ -74,10 +64,14 @@ class Feature(NamedTuple):
             return self.advice
         return f'{self.advice} Or leave it out: `ignore=("{self.key}",)`.'
 
-    def find(self, source: Source) -> list[str]:
+    def find(self, model: Any, flags: Flags, contacts: Contacts) -> list[str]:
         """Return the elements that use the feature, ready to print."""
-        found = [] if self.uses is None else self.uses(*source)
-        return _named(source.model, self.kind, found) if self.kind else list(found)
+        found = [] if self.uses is None else self.uses(model, flags, contacts)
+        return _named(model, self.kind, found) if self.kind else list(found)
+
+
+def _feature(index: int) -> Feature:
+    return FEATURES[index]
 
 
 def _named(model: Any, kind: str, marks: Any) -> list[str]:
@@ -200,20 +194,12 @@ def _enabled(m: Any, *names: str) -> list[str]:
 def _other_detectors(m: Any, flags: Flags, contacts: Contacts) -> list[str]:
     """Find disabled flags of collisions that change contacts of the model."""
     bits = engine().mjtDisableBit
-    capsule, cylinder, box, mesh, ellipsoid = (
-        kind.value
-        for kind in (
-            GeomKind.CAPSULE,
-            GeomKind.CYLINDER,
-            GeomKind.BOX,
-            GeomKind.MESH,
-            GeomKind.ELLIPSOID,
-        )
-    )
+    numbers = lambda *names: {GeomKind[name].value for name in names}
+    solids = numbers("CAPSULE", "CYLINDER", "BOX", "MESH")
+    hulls, curved = numbers("CYLINDER", "MESH"), numbers("MESH", "ELLIPSOID")
     pairs = [set(entry.kinds) for entry in contacts.kinds]
-    solids = {capsule, cylinder, box, mesh}
-    several = any(solids >= pair and {cylinder, mesh} & pair for pair in pairs)
-    others = any({mesh, ellipsoid} & pair for pair in pairs)
+    several = any(solids >= pair and hulls & pair for pair in pairs)
+    others = any(curved & pair for pair in pairs)
     off, out = m.opt.disableflags, []
     if off & int(bits.mjDSBL_NATIVECCD) and (several or others):
         out.append('nativeccd="disable"')
@@ -222,265 +208,195 @@ def _other_detectors(m: Any, flags: Flags, contacts: Contacts) -> list[str]:
     return out
 
 
-_YES, _IDLE, _NO = Status.SUPPORTED, Status.NO_EFFECT, Status.REFUSED
 _ELASTIC = "remove it: springs are elastic."
 _GAP = "a gap reports contacts but exerts no force."
 _DEFAULT = "leave it at its default."
 
-FEATURES: tuple[Feature, ...] = (
-    Feature(
-        "joint",
-        _YES,
+_SUPPORTED: dict[str, str] = {
+    "joint": (
         "free, ball, slide, hinge; several in one body; `ref`, `springref`, "
-        f"{attribute_list('joint')}.",
+        f"{attribute_list('joint')}."
     ),
-    Feature(
-        "equality constraint",
-        _YES,
+    "equality constraint": (
         "`connect` and `weld` of bodies and sites, `joint`, `tendon`; `active`, "
-        f"`torquescale`, `relpose`, `polycoef`, {attribute_list('equality')}.",
+        f"`torquescale`, `relpose`, `polycoef`, {attribute_list('equality')}."
     ),
-    Feature(
-        "body",
-        _YES,
+    "body": (
         "any tree, several roots, fixed bodies, inertia given or from shapes, "
-        "`gravcomp`.",
+        "`gravcomp`."
     ),
-    Feature(
-        "mocap body", _YES, "its pose is an input; see `set_mocap` and `System.links`."
-    ),
-    Feature(
-        "contact",
-        _YES,
+    "mocap body": "its pose is an input; see `set_mocap` and `System.links`.",
+    "contact": (
         "plane, sphere, capsule, ellipsoid, cylinder, box, mesh (its convex hull) with each "
         f"other; `pair`, `exclude`; {attribute_list('geom', 'pair')}; pyramidal and "
         "elliptic cone, `impratio`. Exception: where the face of a cylinder touches another "
         "face, MuJoCo keeps four of up to 16 corners; rounding chooses between equally good "
-        "ones.",
+        "ones."
     ),
-    Feature(
-        "actuator",
-        _YES,
+    "actuator": (
         "all elements, on joints, tendons, sites (with `refsite`), slider-cranks and bodies "
         "(adhesion); gain, bias and dynamics of motors, servos, muscles, DC motors, `pid` "
         "and `orientation`, alone and combined in `general`; several inputs; `gear`, "
-        f"`ctrlrange`, `group`, {attribute_list('actuator')}.",
+        f"`ctrlrange`, `group`, {attribute_list('actuator')}."
     ),
-    Feature(
-        "mesh",
-        _YES,
+    "mesh": (
         "files and inline data, `scale`, `refpos`, `refquat`, `inertia`, `maxhullvert`; drawn, "
         "written by `write_mjcf`, and hit by rays of rangefinders; hulls collide. Textures and "
-        "normals are left out.",
+        "normals are left out."
     ),
-    Feature(
-        "height field",
-        _YES,
+    "height field": (
         "files and inline data; drawn, written by `write_mjcf`, hit by rays of rangefinders, "
         "and touched by spheres, capsules, ellipsoids, cylinders, boxes and meshes, in up to "
         "`load_mjcf(..., height_field_contacts=16)` points each. Exceptions: a ray that starts "
         "inside a terrain does not hit the plane z = 0 of its frame; the penetration of "
-        "boxes and meshes is exact (MuJoCo: too small if their `margin` is zero).",
+        "boxes and meshes is exact (MuJoCo: too small if their `margin` is zero)."
     ),
-    Feature("site", _YES, "any shape; a mesh becomes its box."),
-    Feature(
-        "tendon",
-        _YES,
+    "site": "any shape; a mesh becomes its box.",
+    "tendon": (
         "fixed and spatial, pulleys, wrapping around spheres and cylinders with and "
         f"without side sites; `springlength`, {attribute_list('tendon')}. "
         "Exception: where a tendon passes through the inside of a shape, the point of "
-        "contact is exact (MuJoCo: to 1e-6).",
+        "contact is exact (MuJoCo: to 1e-6)."
     ),
-    Feature(
-        "integrator",
-        _YES,
+    "integrator": (
         "Euler (with implicit joint damping), RK4, implicit and implicitfast (with the "
-        "gyroscopic derivatives of free bodies).",
+        "gyroscopic derivatives of free bodies)."
     ),
-    Feature(
-        "sensor",
-        _YES,
+    "sensor": (
         "all elements but `user`, `plugin`, `tactile` and `camprojection`; `cutoff`; `noise` is "
-        "not added, as in MuJoCo. See [sensors](sensors.md).",
+        "not added, as in MuJoCo. See [sensors](sensors.md)."
     ),
-    Feature(
-        "medium",
-        _YES,
+    "medium": (
         "`density`, `viscosity`, `wind`, on inertia boxes and on ellipsoids "
-        "(`fluidshape`, `fluidcoef`).",
+        "(`fluidshape`, `fluidcoef`)."
     ),
-    Feature(
-        "flag",
-        _YES,
+    "flag": (
         f"`constraint`, {', '.join(f'`{name}`' for name in Flags._fields)}; "
-        "`actuatorgroupdisable`.",
+        "`actuatorgroupdisable`."
     ),
-    Feature(
-        "keyframe",
-        _YES,
+    "keyframe": (
         f"{attribute_list('key')}, by name: `sys.keyframe(name)`, "
-        "`pipeline.init_keyframe(sys, name)`.",
+        "`pipeline.init_keyframe(sys, name)`."
     ),
-    Feature(
-        "inertia that couples branches, armature of tendon",
-        _IDLE,
+}
+
+# Advice, kind of the elements, their detection, and key of `ignore`, as in `Feature`.
+_NO_EFFECT: dict[str, tuple] = {
+    "inertia that couples branches, armature of tendon": (
         "MuJoCo neglects the coupling of joints in different branches; eqsim simulates "
         "it.",
         "tendon",
         _branching_tendons,
     ),
-    Feature(
-        "equality constraint that is disabled by a flag",
-        _IDLE,
+    "equality constraint that is disabled by a flag": (
         "it is left out.",
         "equality",
         lambda m, flags, contacts: not flags.equality,
     ),
-    Feature(
-        "switched-off actuator",
-        _IDLE,
+    "switched-off actuator": (
         "it exerts no force.",
         "actuator",
         lambda m, flags, contacts: idle_actuators(m, flags),
     ),
-    Feature(
-        "shape that touches nothing",
-        _IDLE,
+    "shape that touches nothing": (
         "a distance field without a partner is left out.",
         "geom",
         lambda m, flags, contacts: contacts.places < 0,
     ),
-    Feature(
-        "impedance above 1 of geom",
-        _IDLE,
+    "impedance above 1 of geom": (
         "the first two numbers of `solimp` count as at most 0.9999, as in MuJoCo.",
         "geom",
         lambda m, flags, contacts: (
             np.any(m.geom_solimp[:, :2] > 1.0, axis=1) & contacts.touching
         ),
     ),
-    Feature(
-        "contact gap of geom",
-        _IDLE,
+    "contact gap of geom": (
         _GAP,
         "geom",
         lambda m, flags, contacts: (m.geom_gap != 0) & contacts.touching,
     ),
-    Feature(
-        "contact gap of pair",
-        _IDLE,
-        _GAP,
-        "pair",
-        lambda m, flags, contacts: m.pair_gap != 0,
-    ),
-    Feature(
-        "unsupported sensor",
-        _IDLE,
+    "contact gap of pair": (_GAP, "pair", lambda m, flags, contacts: m.pair_gap != 0),
+    "unsupported sensor": (
         "it is left out, which does not change the motion: plugins, `user`, `tactile`, cameras, "
         "`delay` and `interval`, distances of shapes without a collider and of meshes that "
         "collide with nothing, shapes that are left out, contact sensors with contact gaps.",
         "",
         _other_sensors,
     ),
-    Feature(
-        "shape that rays of rangefinders pass through",
-        _IDLE,
+    "shape that rays of rangefinders pass through": (
         "a distance field is not part of the system.",
         "geom",
         lambda m, flags, contacts: hidden_shapes(m, contacts),
     ),
-    Feature("skin", _IDLE, "skins are only drawn.", "skin", lambda *source: True),
-    Feature(
-        "flag for sleeping bodies",
-        _IDLE,
+    "skin": ("skins are only drawn.", "skin", lambda *source: True),
+    "flag for sleeping bodies": (
         "all bodies are simulated in every step, also those that MuJoCo lets sleep.",
         "",
         lambda m, flags, contacts: _enabled(m, "sleep"),
     ),
-    Feature(
-        "solver setting",
-        _IDLE,
+    "solver setting": (
         "the solver iterates until it has converged (at most 50 steps).",
         "",
         _solver_settings,
     ),
-    Feature(
-        "camera, light, material, texture, custom data, visual, statistic, size",
-        _IDLE,
+    "camera, light, material, texture, custom data, visual, statistic, size": (
         "not part of the dynamics; not listed in the notes.",
     ),
-    Feature(
+    (
         "flag `warmstart`, `midphase`, `island`, `autoreset`, `sensor`, `energy`, "
-        "`fwdinv`, `invdiscrete`",
-        _IDLE,
-        "they affect MuJoCo's algorithms, not the motion; not listed in the notes.",
-    ),
-    Feature(
-        "equality constraint of flexes",
-        _NO,
+        "`fwdinv`, `invdiscrete`"
+    ): ("they affect MuJoCo's algorithms, not the motion; not listed in the notes.",),
+}
+
+_REFUSED: dict[str, tuple] = {
+    "equality constraint of flexes": (
         "remove it.",
         "equality",
         lambda m, flags, contacts: ~simulated_equalities(m) & flags.equality,
     ),
-    Feature(
-        "springyield of tendon",
-        _NO,
+    "springyield of tendon": (
         _ELASTIC,
         "tendon",
         lambda m, flags, contacts: m.tendon_plasticadr >= 0,
         "springyield",
     ),
-    Feature(
-        "adhesion with a contact gap in actuator",
-        _NO,
+    "adhesion with a contact gap in actuator": (
         "set `gap` to 0 and raise `margin`.",
         "actuator",
         lambda m, flags, contacts: (
             (m.actuator_trntype == int(engine().mjtTrn.mjTRN_BODY)) & contacts.has_gaps
         ),
     ),
-    Feature(
-        "user-defined law in actuator",
-        _NO,
+    "user-defined law in actuator": (
         "use one of MuJoCo's own `gaintype`, `biastype` and `dyntype`.",
         "actuator",
         _user_laws,
     ),
-    Feature(
-        "part of a DC motor in actuator",
-        _NO,
+    "part of a DC motor in actuator": (
         "use the element `dcmotor`, or a `gaintype`, `biastype` and `dyntype` that belong "
         "together.",
         "actuator",
         _mixed_motors,
     ),
-    Feature(
-        "delay in actuator",
-        _NO,
+    "delay in actuator": (
         "remove `delay` and delay the control outside the simulator.",
         "actuator",
         lambda m, flags, contacts: m.actuator_delay > 0,
         "delay",
     ),
-    Feature(
-        "springyield in joint",
-        _NO,
+    "springyield in joint": (
         _ELASTIC,
         "joint",
         lambda m, flags, contacts: m.jnt_plasticadr >= 0,
         "springyield",
     ),
-    Feature(
-        "contact between shapes",
-        _NO,
+    "contact between shapes": (
         "replace a shape (by capsules, say), or keep the two apart with `contype` and "
         "`conaffinity` or an `exclude`.",
         "",
         _other_shapes,
     ),
-    Feature(
-        "surfacevel of geom",
-        _NO,
+    "surfacevel of geom": (
         "move the shape with a slide or hinge joint instead.",
         "geom",
         lambda m, flags, contacts: (
@@ -488,55 +404,41 @@ FEATURES: tuple[Feature, ...] = (
         ),
         "surfacevel",
     ),
-    Feature(
-        "adhesion of geom",
-        _NO,
+    "adhesion of geom": (
         "remove it.",
         "geom",
         lambda m, flags, contacts: (m.geom_adhesion != 0) & contacts.touching,
         "adhesion",
     ),
-    Feature(
-        "adhesion of pair",
-        _NO,
+    "adhesion of pair": (
         "remove it.",
         "pair",
         lambda m, flags, contacts: (m.pair_adhesion != 0) & flags.contact,
         "adhesion",
     ),
-    Feature(
-        "solref of mixed sign in element",
-        _NO,
+    "solref of mixed sign in element": (
         "make both numbers positive, or neither.",
         "",
         _mixed_solrefs,
     ),
-    Feature("flex", _NO, "remove it: bodies are rigid.", "flex", lambda *source: True),
-    Feature(
-        "plugin of actuator",
-        _NO,
+    "flex": ("remove it: bodies are rigid.", "flex", lambda *source: True),
+    "plugin of actuator": (
         "replace it by an actuator without plugin, or compute its force outside.",
         "actuator",
         lambda m, flags, contacts: m.actuator_plugin >= 0,
     ),
-    Feature(
-        "plugin of body",
-        _NO,
+    "plugin of body": (
         "remove it; for elasticity, use joints with `stiffness` and `damping`.",
         "body",
         lambda m, flags, contacts: m.body_plugin >= 0,
     ),
-    Feature(
-        "plugin of geom",
-        _NO,
+    "plugin of geom": (
         "replace the signed distance field by other shapes.",
         "geom",
         lambda m, flags, contacts: m.geom_plugin >= 0,
     ),
-    Feature("integrator", _NO, "set it to implicitfast.", "", _other_integrators),
-    Feature(
-        "noslip solver",
-        _NO,
+    "integrator": ("set it to implicitfast.", "", _other_integrators),
+    "noslip solver": (
         "remove it; raise `impratio` to slow down slip.",
         "",
         lambda m, flags, contacts: (
@@ -546,23 +448,25 @@ FEATURES: tuple[Feature, ...] = (
         ),
         "noslip",
     ),
-    Feature(
-        "flag",
-        _NO,
+    "flag": (
         _DEFAULT,
         "",
         lambda m, flags, contacts: _enabled(
             m, "override", "diagexact", "ipc", "speculative"
         ),
     ),
-    Feature(
-        "flag for the collision of convex shapes",
-        _NO,
+    "flag for the collision of convex shapes": (
         _DEFAULT,
         "",
         _other_detectors,
         "nativeccd",
     ),
+}
+
+FEATURES: tuple[Feature, ...] = (
+    *(Feature(name, Status.SUPPORTED, text) for name, text in _SUPPORTED.items()),
+    *(Feature(name, Status.NO_EFFECT, *row) for name, row in _NO_EFFECT.items()),
+    *(Feature(name, Status.REFUSED, *row) for name, row in _REFUSED.items()),
 )
 """All features of MJCF with their support status."""
 
@@ -589,14 +493,15 @@ def check_ignored(ignore: Sequence[str]) -> frozenset[str]:
 
 
 def check_supported(
-    label: str, source: Source, ignore: frozenset[str] = frozenset()
+    label: str, model: Any, flags: Flags, contacts: Contacts, ignore: frozenset[str]
 ) -> tuple[str, ...]:
     """Reject unsupported features, and note features that have no effect.
 
     **Arguments:**
 
     - `label`: name of the file in messages.
-    - `source`: the compiled model.
+    - `model`, `flags`, `contacts`: the compiled model, the enabled parts of its
+        simulation, and its pairs of shapes that can touch.
     - `ignore`: keys of unsupported features to leave out.
 
     **Returns:** one note per feature that has no effect or is ignored.
@@ -606,7 +511,7 @@ def check_supported(
     found = [
         (feature, elements)
         for feature in FEATURES
-        if (elements := feature.find(source))
+        if (elements := feature.find(model, flags, contacts))
     ]
     problems = tuple(
         (feature, elements)
