@@ -18,7 +18,16 @@ from ...model import (
     Transmission,
 )
 from ...model.actuators import velocity_gains
-from ._table import ACTIVATIONS, BIASES, GAINS, LAWS, MUSCLE, read_fields, TRANSMISSIONS
+from ._table import (
+    ACTIVATIONS,
+    as_tuple,
+    BIASES,
+    GAINS,
+    LAWS,
+    MUSCLE,
+    read_fields,
+    TRANSMISSIONS,
+)
 from .mujoco_names import element_names, engine, Flags
 
 
@@ -46,7 +55,7 @@ def read_muscles(model: Any, gains, biases) -> Muscles | None:
         gain_rows=tuple(rows[0]),
         bias_rows=tuple(rows[1]),
         owners=tuple(owners),
-        scaled=tuple(bool(force < 0) for force in table[:, 2]),
+        scaled=as_tuple(table[:, 2] < 0),
         length_range=model.actuator_lengthrange[model.actuator_outadr[owners]],
         range=table[:, :2],
         **{name: table[:, column] for column, name in enumerate(MUSCLE, start=2)},
@@ -120,11 +129,11 @@ def read_actuators(model: Any, flags: Flags) -> Actuators:
         activation=activation,
         inputs=tuple(_inputs(model, k) for k in range(model.nactuator)),
         states=tuple(_states(model, k) for k in range(model.nactuator)),
-        wraps=_bools(wrapping_servos(model)),
-        enabled=_bools(~idle_actuators(model, flags)),
+        wraps=as_tuple(wrapping_servos(model)),
+        enabled=as_tuple(~idle_actuators(model, flags)),
         active=flags.actuation,
         has_velocity_gain=velocity_gains(gains, biases, gain, bias),
-        ctrl_limited=_bools(model.actuator_ctrllimited * flags.clampctrl),
+        ctrl_limited=as_tuple(model.actuator_ctrllimited * flags.clampctrl),
         gear=model.actuator_gear,
         gain=gain,
         bias=bias,
@@ -206,7 +215,8 @@ def wrapping_servos(model: Any) -> np.ndarray:
         & direct
     )
     servo |= m.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_PID)
-    on_joint = np.isin(m.actuator_trntype, [int(trn.mjTRN_JOINT), 1])
+    joints = [int(trn.mjTRN_JOINT), int(trn.mjTRN_JOINTINPARENT)]
+    on_joint = np.isin(m.actuator_trntype, joints)
     kinds = np.array([*m.jnt_type, -1])
     on_ball = kinds[np.where(on_joint, m.actuator_trnid[:, 0], -1)] == int(
         mujoco.mjtJoint.mjJNT_BALL
@@ -225,7 +235,3 @@ def idle_actuators(model: Any, flags: Flags) -> np.ndarray:
     group = model.actuator_group
     off = (model.opt.disableactuator >> np.clip(group, 0, 30)) & 1
     return ((group >= 0) & (group <= 30) & (off == 1)) | (not flags.actuation)
-
-
-def _bools(values: np.ndarray) -> tuple[bool, ...]:
-    return tuple(bool(value) for value in values)

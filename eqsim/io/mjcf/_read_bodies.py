@@ -18,7 +18,7 @@ from ...model import (
 )
 from ...model.meshes import reference_vertices
 from ...model.pairs import CollisionRules, kinds_of_pairs, KindsOfPairs, select_pairs
-from ._table import JOINTS, read_fields
+from ._table import as_tuple, JOINTS, read_fields
 from .mujoco_names import element_names, engine, Flags, link_names
 
 
@@ -139,7 +139,7 @@ def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
     """Convert the geoms of a `mujoco.MjModel`, except dropped ones."""
     keep = contacts.kept
     names = element_names(model, "geom")
-    kinds, groups = model.geom_type[keep], _ints(model.geom_group[keep])
+    kinds, groups = model.geom_type[keep], as_tuple(model.geom_group[keep])
     fields = read_fields("geom", model, flags, keep)
     # MuJoCo computes the size of height fields.
     fields["size"][kinds == GeomKind.HFIELD.value] = 0.0
@@ -147,8 +147,8 @@ def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
         names=tuple(names[geom] for geom in keep.tolist()),
         # Other kept shapes are used as ellipsoids for fluid forces.
         kinds=tuple(_KEPT.get(kind, GeomKind.ELLIPSOID) for kind in kinds.tolist()),
-        links=_ints(model.geom_bodyid[keep] - 1),
-        fluid=tuple(contacts.fluid[keep].tolist()),
+        links=as_tuple(model.geom_bodyid[keep] - 1),
+        fluid=as_tuple(contacts.fluid[keep]),
         fluid_coefficients=model.geom_fluid[keep, 1:6],
         data=_data(model, contacts),
         colors=read_colors(model, keep),
@@ -172,7 +172,7 @@ def _data(model: Any, contacts: Contacts) -> tuple[int, ...]:
     for kind in _WITH_DATA:
         marks = kinds == kind.value
         places[marks] = np.searchsorted(used_data(model, contacts, kind), data[marks])
-    return _ints(places) if np.any(places >= 0) else ()
+    return as_tuple(places) if np.any(places >= 0) else ()
 
 
 def read_pairs(model: Any, flags: Flags, contacts: Contacts) -> Pairs:
@@ -193,21 +193,17 @@ def read_excludes(model: Any) -> tuple[tuple[int, int], ...]:
 
 def _rules(model: Any, flags: Flags) -> CollisionRules:
     return CollisionRules(
-        parents=_ints(model.body_parentid[1:] - 1),
-        jointed=tuple((model.body_jntnum[1:] > 0).tolist()),
-        mocap=tuple((model.body_mocapid[1:] >= 0).tolist()),
-        kinds=_ints(model.geom_type),
-        links=_ints(model.geom_bodyid - 1),
-        contype=_ints(model.geom_contype),
-        conaffinity=_ints(model.geom_conaffinity),
+        parents=as_tuple(model.body_parentid[1:] - 1),
+        jointed=as_tuple(model.body_jntnum[1:] > 0),
+        mocap=as_tuple(model.body_mocapid[1:] >= 0),
+        kinds=as_tuple(model.geom_type),
+        links=as_tuple(model.geom_bodyid - 1),
+        contype=as_tuple(model.geom_contype),
+        conaffinity=as_tuple(model.geom_conaffinity),
         explicit=tuple(zip(model.pair_geom1.tolist(), model.pair_geom2.tolist())),
         excludes=read_excludes(model),
         filter_parent=flags.filterparent,
     )
-
-
-def _ints(values: np.ndarray) -> tuple[int, ...]:
-    return tuple(values.tolist())
 
 
 def read_links(model: Any, flags: Flags) -> Links:
@@ -217,9 +213,9 @@ def read_links(model: Any, flags: Flags) -> Links:
     translating = (model.body_simple[body] == 2) & (model.body_dofnum[body] > 0)
     return Links(
         names=link_names(model),
-        parents=_ints(model.body_parentid[body] - 1),
-        translating=tuple(translating.tolist()),
-        mocap=tuple((model.body_mocapid[body] >= 0).tolist()),
+        parents=as_tuple(model.body_parentid[body] - 1),
+        translating=as_tuple(translating),
+        mocap=as_tuple(model.body_mocapid[body] >= 0),
         **read_fields("body", model, flags, body),
         **read_fields("inertial", model, flags, body),
     )
@@ -244,8 +240,8 @@ def read_joints(model: Any, flags: Flags) -> Joints:
     return Joints(
         names=element_names(model, "joint"),
         kinds=kinds,
-        links=_ints(model.jnt_bodyid - 1),
-        has_friction=tuple((fields["frictionloss"] > 0).tolist()),
+        links=as_tuple(model.jnt_bodyid - 1),
+        has_friction=as_tuple(fields["frictionloss"] > 0),
         ref=model.qpos0,
         spring_ref=model.qpos_spring,
         **fields,
@@ -300,8 +296,8 @@ def read_height_fields(model: Any, contacts: Contacts, capacity: int) -> HeightF
         heights.append(model.hfield_data[start:stop].astype(float) * scale)
     return HeightFields(
         names=tuple(names[field] for field in used),
-        rows=tuple(int(rows[field]) for field in used),
-        columns=tuple(int(columns[field]) for field in used),
+        rows=as_tuple(rows[used]),
+        columns=as_tuple(columns[used]),
         heights=np.concatenate(heights),
         size=model.hfield_size[used][:, [0, 1, 3]],
         capacity=(capacity,) * len(used),

@@ -24,40 +24,35 @@ from ...model.kinds import AnyKind
 from ...model.pairs import measured_kinds
 from ...model.sensor_kinds import Attachment
 from ._read_bodies import Contacts
-from ._table import read_fields
+from ._table import as_tuple, read_fields
 from .mujoco_names import element_names, engine, Flags
 
 
 def read_equalities(model: Any, flags: Flags) -> Equalities:
     """Convert the equality constraints of a `mujoco.MjModel`."""
-    mujoco = engine()
     kept = np.flatnonzero(simulated_equalities(model) & flags.equality)
-    kinds = [EqualityKind(int(kind)) for kind in model.eq_type[kept]]
-    at_sites = model.eq_objtype[kept] == int(mujoco.mjtObj.mjOBJ_SITE)
-    first, second = model.eq_obj1id[kept], model.eq_obj2id[kept]
-    data = model.eq_data[kept]
-    links = np.array(
-        [kind in (EqualityKind.CONNECT, EqualityKind.WELD) for kind in kinds]
+    types, data = model.eq_type[kept], model.eq_data[kept]
+    weld, connect = (
+        types == k.value for k in (EqualityKind.WELD, EqualityKind.CONNECT)
     )
+    pulls, is_weld = weld | connect, weld[:, None]
+    at_sites = model.eq_objtype[kept] == int(engine().mjtObj.mjOBJ_SITE)
+    objects = np.stack([model.eq_obj1id[kept], model.eq_obj2id[kept]], axis=1)
     # MuJoCo's body 0 is the world, which is link -1.
-    shift = np.where(links & ~at_sites, 1, 0) if len(kept) else 0
-    weld = np.array([kind is EqualityKind.WELD for kind in kinds], bool)[:, None]
-    connect = np.array([kind is EqualityKind.CONNECT for kind in kinds], bool)[:, None]
+    objects = objects - (pulls & ~at_sites)[:, None].astype(int)
     one, two = data[:, :3], data[:, 3:6]
-    anchor1 = np.where(weld, two, one) * (weld | connect)
-    anchor2 = np.where(weld, one, two) * (weld | connect)
-    polynomial = ~(weld | connect)
+    anchors = [np.where(is_weld, two, one), np.where(is_weld, one, two)]
     names = element_names(model, "equality")
     return Equalities(
         names=tuple(names[k] for k in kept),
-        kinds=tuple(kinds),
-        objects=tuple((int(a), int(b)) for a, b in zip(first - shift, second - shift)),
-        at_sites=tuple(bool(mark) for mark in at_sites),
+        kinds=tuple(EqualityKind(kind) for kind in types.tolist()),
+        objects=tuple((first, second) for first, second in objects.tolist()),
+        at_sites=as_tuple(at_sites),
         active=model.eq_active0[kept].astype(float),
-        anchors=np.stack([anchor1, anchor2], axis=1),
-        relative_quat=np.where(weld, data[:, 6:10], [1.0, 0.0, 0.0, 0.0]),
-        torque_scale=np.where(weld[:, 0], data[:, 10], 1.0),
-        coefficients=data[:, :5] * polynomial,
+        anchors=np.stack(anchors, axis=1) * pulls[:, None, None],
+        relative_quat=np.where(is_weld, data[:, 6:10], [1.0, 0.0, 0.0, 0.0]),
+        torque_scale=np.where(weld, data[:, 10], 1.0),
+        coefficients=data[:, :5] * ~pulls[:, None],
         **read_fields("equality", model, flags, kept),
     )
 
@@ -76,7 +71,7 @@ def read_sites(model: Any, flags: Flags) -> Sites:
         names=element_names(model, "site"),
         # A mesh, whose shape is used only by touch sensors, becomes its box.
         kinds=tuple(_SITE_KINDS.get(kind, GeomKind.BOX) for kind in model.site_type),
-        links=tuple(int(body) - 1 for body in model.site_bodyid),
+        links=as_tuple(model.site_bodyid - 1),
         **read_fields("site", model, flags),
     )
 
@@ -95,11 +90,11 @@ def read_tendons(model: Any, flags: Flags, contacts: Contacts) -> Tendons:
     return Tendons(
         names=element_names(model, "tendon"),
         paths=_paths(model, contacts),
-        has_spring=_bools(acts["stiffness"]),
-        has_damping=_bools(acts["damping"] | damps),
-        has_friction=_bools(fields["frictionloss"] > 0),
-        has_armature=_bools((fields["armature"] != 0) | has_armature),
-        rests_at_reference=_bools(automatic),
+        has_spring=as_tuple(acts["stiffness"]),
+        has_damping=as_tuple(acts["damping"] | damps),
+        has_friction=as_tuple(fields["frictionloss"] > 0),
+        has_armature=as_tuple((fields["armature"] != 0) | has_armature),
+        rests_at_reference=as_tuple(automatic),
         coef=model.wrap_prm[model.wrap_type == joint],
         divisor=model.wrap_prm[model.wrap_type == pulley],
         spring_length=np.where(automatic[:, None], 0.0, model.tendon_lengthspring),
@@ -156,10 +151,6 @@ def _paths(model: Any, contacts: Contacts) -> tuple[tuple[PathPoint, ...], ...]:
     return tuple(tuple(point(k) for k in range(a, a + n)) for a, n in ends)
 
 
-def _bools(values: Any) -> tuple[bool, ...]:
-    return tuple(bool(value) for value in values)
-
-
 # MuJoCo's names of types that differ from the elements of MJCF.
 _OTHER_NAMES = {
     "jointactfrc": "jointactuatorfrc",
@@ -211,12 +202,12 @@ def read_sensors(model: Any, contacts: Contacts) -> Sensors:
         kinds=tuple(kind for kind in kinds if kind is not None),
         objects=tuple(_attachment(contacts, *sensor.ends[0]) for sensor in chosen),
         references=tuple(_attachment(contacts, *sensor.ends[1]) for sensor in chosen),
-        limited=tuple((cutoff > 0).tolist()),
+        limited=as_tuple(cutoff > 0),
         contact_data=tuple(_members(ContactData, mask) for mask, *_ in contact),
         contact_reductions=tuple(reductions[number] for _, number, *_ in contact),
         contact_slots=tuple(slots for _, _, slots, *_ in contact),
         ray_data=tuple(_members(RayData, mask) for mask, *_ in rays),
-        ray_geoms=tuple(np.flatnonzero(visible(model)[contacts.kept]).tolist())
+        ray_geoms=as_tuple(np.flatnonzero(visible(model)[contacts.kept]))
         if SensorKind.RANGEFINDER in kinds
         else (),
         cutoff=cutoff,

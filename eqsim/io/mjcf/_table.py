@@ -160,9 +160,7 @@ GAINS = (Gain.AFFINE, *Gain)
 BIASES = (Bias.AFFINE, *Bias)
 
 
-Place = tuple[str, int]
-
-LAWS: dict[str, dict[str, Place]] = {
+LAWS: dict[str, dict[str, tuple[str, int]]] = {
     "muscle_activations": {
         "rise": ("dynprm", 0),
         "fall": ("dynprm", 1),
@@ -233,8 +231,13 @@ def read_fields(kind: str, source: Any, flags: Flags, rows: Any = ...) -> dict:
             out[field.name] = None
         else:
             is_real = values.dtype.kind == "f"
-            out[field.name] = values if is_real else tuple(values.tolist())
+            out[field.name] = values if is_real else as_tuple(values)
     return out
+
+
+def as_tuple(values: np.ndarray) -> tuple:
+    """Return integers or booleans as a static field of a part."""
+    return tuple(values.tolist())
 
 
 def attributes(
