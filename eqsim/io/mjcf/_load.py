@@ -6,7 +6,7 @@ from typing import Any
 
 from ..._errors import check_count
 from ..._primitive import patterned
-from ...model import Keyframes, System, validate
+from ...model import Cone, Integrator, Keyframes, System, validate
 from ._read_actuators import read_actuators
 from ._read_bodies import (
     find_contacts,
@@ -22,7 +22,7 @@ from ._read_bodies import (
 from ._read_elements import read_equalities, read_sensors, read_sites, read_tendons
 from ._source import compile_source
 from ._support import check_ignored, check_supported
-from ._table import CONES, INTEGRATORS, read_fields
+from ._table import read_fields
 from .mujoco_names import element_names, read_flags
 
 
@@ -78,8 +78,8 @@ def load_mjcf(
         ),
         excludes=read_excludes(model),
         filter_parent=flags.filterparent,
-        integrator=INTEGRATORS[model.opt.integrator],
-        cone=CONES[model.opt.cone],
+        integrator=tuple(Integrator)[model.opt.integrator],
+        cone=tuple(Cone)[model.opt.cone],
         implicit_damping=flags.eulerdamp,
         safe_solref=flags.refsafe,
         has_fluid=has_medium(model, flags),

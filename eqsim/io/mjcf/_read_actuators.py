@@ -18,17 +18,8 @@ from ...model import (
     Transmission,
 )
 from ...model.actuators import velocity_gains
-from ._table import (
-    ACTIVATIONS,
-    as_tuple,
-    BIASES,
-    GAINS,
-    LAWS,
-    MUSCLE,
-    read_fields,
-    TRANSMISSIONS,
-)
-from .mujoco_names import element_names, engine, Flags
+from ._table import as_tuple, LAWS, MUSCLE, read_fields
+from .mujoco_names import element_names, Flags, kind_names
 
 
 def read_muscles(model: Any, gains, biases) -> Muscles | None:
@@ -104,31 +95,34 @@ def law_parameters(actuators: Actuators, k: int) -> dict[str, np.ndarray]:
 
 def read_actuators(model: Any, flags: Flags) -> Actuators:
     """Convert the actuators of a `mujoco.MjModel`."""
-    gains = tuple(GAINS[kind] for kind in model.actuator_gaintype)
-    biases = tuple(BIASES[kind] for kind in model.actuator_biastype)
-    gain, bias = _affine(model, gains, biases)
+    # Fixed gains and absent biases are affine ones with zero coefficients.
+    laws = kind_names("mjtGain", model.actuator_gaintype)
+    gains = tuple(Gain("affine" if x == "fixed" else x) for x in laws)
+    own = kind_names("mjtBias", model.actuator_biastype)
+    biases = tuple(Bias("affine" if x == "none" else x) for x in own)
+    gain, bias = _affine(model)
     fields = read_fields("actuator", model, flags)
     # MuJoCo ignores damping and armature of orientation servos.
-    servo = model.actuator_trntype == int(engine().mjtTrn.mjTRN_SO3)
+    transmissions = kind_names("mjtTrn", model.actuator_trntype)
+    servo = transmissions == "so3"
     for name in ("damping", "damping_poly", "armature"):
         if fields[name] is not None:
             fields[name][servo] = 0.0
             fields[name] = fields[name] if np.any(fields[name]) else None
-    activation = tuple(ACTIVATIONS[kind] for kind in model.actuator_dyntype)
-    own = (Activation.MUSCLE, Activation.DC_MOTOR, Activation.PID)
-    laws = (Gain.DC_MOTOR, Gain.PID)
-    has_own = [a in own or g in laws for a, g in zip(activation, gains)]
-    crank = Transmission.SLIDER_CRANK
-    transmissions = tuple(TRANSMISSIONS[kind] for kind in model.actuator_trntype)
+    dynamics = kind_names("mjtDyn", model.actuator_dyntype)
+    has_own = np.isin(dynamics, ["muscle", "dcmotor", "pid"])
+    has_own |= np.isin(laws, ["dcmotor", "pid"])
+    activation = tuple(map(Activation, dynamics))
+    lengths = model.actuator_cranklength
     return Actuators(
         names=element_names(model, "actuator"),
-        transmissions=transmissions,
+        transmissions=tuple(map(Transmission, transmissions)),
         targets=tuple(map(_target, transmissions, model.actuator_trnid.tolist())),
         gains=gains,
         biases=biases,
         activation=activation,
-        inputs=tuple(_inputs(model, k) for k in range(model.nactuator)),
-        states=tuple(_states(model, k) for k in range(model.nactuator)),
+        inputs=tuple(_inputs(model, k, law) for k, law in enumerate(laws)),
+        states=tuple(_states(model, k, kind) for k, kind in enumerate(activation)),
         wraps=as_tuple(wrapping_servos(model)),
         enabled=as_tuple(~idle_actuators(model, flags)),
         active=flags.actuation,
@@ -139,52 +133,45 @@ def read_actuators(model: Any, flags: Flags) -> Actuators:
         bias=bias,
         time_constant=np.where(has_own, 1.0, model.actuator_dynprm[:, 0]),
         ctrl_range=model.actuator_ctrlrange,
-        crank_length=model.actuator_cranklength if crank in transmissions else None,
+        crank_length=lengths if "slidercrank" in transmissions else None,
         muscles=read_muscles(model, gains, biases),
         **_read_laws(model, gains, activation),
         **fields,
     )
 
 
-def _affine(model: Any, gains, biases) -> tuple[np.ndarray, np.ndarray]:
+def _affine(model: Any) -> tuple[np.ndarray, np.ndarray]:
     """Read affine gains and biases; zeros for laws with other parameters."""
-    mujoco = engine()
     gain = np.array(model.actuator_gainprm[:, :3])
     bias = np.array(model.actuator_biasprm[:, :3])
-    fixed = model.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_FIXED)
-    single = [kind is Gain.ORIENTATION for kind in gains]
-    gain[fixed | np.array(single, bool), 1:] = 0
-    gain[[kind not in (Gain.AFFINE, Gain.ORIENTATION) for kind in gains]] = 0
-    bias[model.actuator_biastype == int(mujoco.mjtBias.mjBIAS_NONE)] = 0
-    bias[[kind is Bias.ORIENTATION for kind in biases], 1] = 0
-    bias[[kind not in (Bias.AFFINE, Bias.ORIENTATION) for kind in biases]] = 0
+    gains = kind_names("mjtGain", model.actuator_gaintype)
+    biases = kind_names("mjtBias", model.actuator_biastype)
+    gain[gains != "affine", 1:] = 0
+    gain[~np.isin(gains, ["fixed", "affine", "so3"])] = 0
+    bias[biases == "so3", 1] = 0
+    bias[~np.isin(biases, ["affine", "so3"])] = 0
     return gain, bias
 
 
-def _target(kind: Transmission, ids: list[int]) -> tuple[int, int]:
+def _target(kind: str, ids: list[int]) -> tuple[int, int]:
     first, second = ids
-    if kind is Transmission.BODY:
+    if kind == "body":
         return first - 1, -1
-    paired = (Transmission.SITE, Transmission.SLIDER_CRANK, Transmission.ORIENTATION)
-    return first, second if kind in paired else -1
+    return first, second if kind in ("site", "slidercrank", "so3") else -1
 
 
-def _inputs(model: Any, k: int) -> tuple[Control, ...]:
-    mujoco = engine()
-    spec, kinds = int(model.actuator_ctrlspec[k]), mujoco.mjtGain
-    count = int(model.actuator_ctrlnum[k])
-    gain = model.actuator_gaintype[k]
-    if gain == int(kinds.mjGAIN_SO3):
+def _inputs(model: Any, k: int, law: str) -> tuple[Control, ...]:
+    spec, count = int(model.actuator_ctrlspec[k]), int(model.actuator_ctrlnum[k])
+    if law == "so3":
         return ((Control.QUATERNION if count == 4 else Control.ROTATION),) * count
-    if gain not in (int(kinds.mjGAIN_PID), int(kinds.mjGAIN_DCMOTOR)):
+    if law not in ("pid", "dcmotor"):
         return (Control.SIGNAL,) * count
     order = (Control.POSITION, Control.VELOCITY, Control.FORCE, Control.VOLTAGE)
     return tuple(control for bit, control in enumerate(order) if spec & (1 << bit))
 
 
-def _states(model: Any, k: int) -> tuple[ActivationState, ...]:
+def _states(model: Any, k: int, kind: Activation) -> tuple[ActivationState, ...]:
     count, state = int(model.actuator_actnum[k]), ActivationState
-    kind = ACTIVATIONS[model.actuator_dyntype[k]]
     gain, dyn = model.actuator_gainprm[k], model.actuator_dynprm[k]
     if kind is Activation.PID:
         present = ((state.SLEW, dyn[1] > 0), (state.INTEGRAL, gain[0] > 0))
@@ -203,28 +190,19 @@ def _states(model: Any, k: int) -> tuple[ActivationState, ...]:
 
 def wrapping_servos(model: Any) -> np.ndarray:
     """Return true for servos whose setpoint MuJoCo wraps (`wrapPeriod`)."""
-    mujoco = engine()
-    m, dyn, trn = model, mujoco.mjtDyn, mujoco.mjtTrn
-    direct = np.isin(
-        m.actuator_dyntype, [int(dyn.mjDYN_NONE), int(dyn.mjDYN_INTEGRATOR)]
-    )
-    servo = (
-        (m.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_FIXED))
-        & (m.actuator_biastype == int(mujoco.mjtBias.mjBIAS_AFFINE))
-        & (m.actuator_gainprm[:, 0] == -m.actuator_biasprm[:, 1])
-        & direct
-    )
-    servo |= m.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_PID)
-    joints = [int(trn.mjTRN_JOINT), int(trn.mjTRN_JOINTINPARENT)]
-    on_joint = np.isin(m.actuator_trntype, joints)
-    kinds = np.array([*m.jnt_type, -1])
-    on_ball = kinds[np.where(on_joint, m.actuator_trnid[:, 0], -1)] == int(
-        mujoco.mjtJoint.mjJNT_BALL
-    )
+    m = model
+    gains = kind_names("mjtGain", m.actuator_gaintype)
+    biases = kind_names("mjtBias", m.actuator_biastype)
+    direct = np.isin(kind_names("mjtDyn", m.actuator_dyntype), ["none", "integrator"])
+    servo = (gains == "fixed") & (biases == "affine") & direct
+    servo &= m.actuator_gainprm[:, 0] == -m.actuator_biasprm[:, 1]
+    servo |= gains == "pid"
+    transmissions = kind_names("mjtTrn", m.actuator_trntype)
+    on_joint = np.isin(transmissions, ["joint", "jointinparent"])
+    joints = np.append(kind_names("mjtJoint", m.jnt_type), "none")
+    on_ball = joints[np.where(on_joint, m.actuator_trnid[:, 0], -1)] == "ball"
     gear = m.actuator_gear[m.actuator_outadr]
-    on_site = (m.actuator_trntype == int(trn.mjTRN_SITE)) & (
-        m.actuator_trnid[:, 1] >= 0
-    )
+    on_site = (transmissions == "site") & (m.actuator_trnid[:, 1] >= 0)
     turns = on_site & ~np.any(gear[:, :3], axis=1) & np.any(gear[:, 3:], axis=1)
     return servo & ((on_ball & np.any(gear[:, :3], axis=1)) | turns)
 

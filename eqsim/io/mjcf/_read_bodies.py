@@ -18,8 +18,8 @@ from ...model import (
 )
 from ...model.meshes import reference_vertices
 from ...model.pairs import CollisionRules, kinds_of_pairs, KindsOfPairs, select_pairs
-from ._table import as_tuple, JOINTS, read_fields
-from .mujoco_names import element_names, engine, Flags, link_names
+from ._table import as_tuple, read_fields
+from .mujoco_names import element_names, engine, Flags, kind_names, link_names
 
 
 _DEFAULT = (0.5, 0.5, 0.5, 1.0)
@@ -223,7 +223,7 @@ def read_links(model: Any, flags: Flags) -> Links:
 
 def read_joints(model: Any, flags: Flags) -> Joints:
     """Convert the joints of a `mujoco.MjModel`."""
-    kinds = tuple(JOINTS[kind] for kind in model.jnt_type)
+    kinds = tuple(map(JointKind, kind_names("mjtJoint", model.jnt_type)))
     fields = read_fields("joint", model, flags)
     # MuJoCo does not limit free joints, and actuator forces only on hinges and slides.
     fields["limited"] = tuple(

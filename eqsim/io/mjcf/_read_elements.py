@@ -25,7 +25,7 @@ from ...model.pairs import measured_kinds
 from ...model.sensor_kinds import Attachment
 from ._read_bodies import Contacts
 from ._table import as_tuple, read_fields
-from .mujoco_names import element_names, engine, Flags
+from .mujoco_names import element_names, engine, Flags, kind_names
 
 
 def read_equalities(model: Any, flags: Flags) -> Equalities:
@@ -36,7 +36,7 @@ def read_equalities(model: Any, flags: Flags) -> Equalities:
         types == k.value for k in (EqualityKind.WELD, EqualityKind.CONNECT)
     )
     pulls, is_weld = weld | connect, weld[:, None]
-    at_sites = model.eq_objtype[kept] == int(engine().mjtObj.mjOBJ_SITE)
+    at_sites = kind_names("mjtObj", model.eq_objtype[kept]) == "site"
     objects = np.stack([model.eq_obj1id[kept], model.eq_obj2id[kept]], axis=1)
     # MuJoCo's body 0 is the world, which is link -1.
     objects = objects - (pulls & ~at_sites)[:, None].astype(int)
@@ -85,8 +85,7 @@ def read_tendons(model: Any, flags: Flags, contacts: Contacts) -> Tendons:
     }
     damps, has_armature = passive_actuators(model, flags)
     automatic = _rests_at_reference(model)
-    kinds = engine().mjtWrap
-    joint, pulley = int(kinds.mjWRAP_JOINT), int(kinds.mjWRAP_PULLEY)
+    wraps = kind_names("mjtWrap", model.wrap_type)
     return Tendons(
         names=element_names(model, "tendon"),
         paths=_paths(model, contacts),
@@ -95,8 +94,8 @@ def read_tendons(model: Any, flags: Flags, contacts: Contacts) -> Tendons:
         has_friction=as_tuple(fields["frictionloss"] > 0),
         has_armature=as_tuple((fields["armature"] != 0) | has_armature),
         rests_at_reference=as_tuple(automatic),
-        coef=model.wrap_prm[model.wrap_type == joint],
-        divisor=model.wrap_prm[model.wrap_type == pulley],
+        coef=model.wrap_prm[wraps == "joint"],
+        divisor=model.wrap_prm[wraps == "pulley"],
         spring_length=np.where(automatic[:, None], 0.0, model.tendon_lengthspring),
         **fields,
     )
@@ -104,7 +103,7 @@ def read_tendons(model: Any, flags: Flags, contacts: Contacts) -> Tendons:
 
 def passive_actuators(model: Any, flags: Flags) -> tuple[np.ndarray, np.ndarray]:
     """Return true for tendons with damping, or armature, of actuators."""
-    on_tendon = model.actuator_trntype == int(engine().mjtTrn.mjTRN_TENDON)
+    on_tendon = kind_names("mjtTrn", model.actuator_trntype) == "tendon"
     poly = np.any(model.actuator_dampingpoly != 0, axis=-1)
     damps = ((model.actuator_damping != 0) | poly) & flags.damper
     marks = []
@@ -130,22 +129,16 @@ def _rests_at_reference(model: Any) -> np.ndarray:
 
 
 def _paths(model: Any, contacts: Contacts) -> tuple[tuple[PathPoint, ...], ...]:
-    wraps = engine().mjtWrap
-    kinds = {
-        int(wraps.mjWRAP_JOINT): WrapKind.JOINT,
-        int(wraps.mjWRAP_SITE): WrapKind.SITE,
-        int(wraps.mjWRAP_PULLEY): WrapKind.PULLEY,
-    }
+    wraps = kind_names("mjtWrap", model.wrap_type)
 
     def point(k: int) -> PathPoint:
-        kind = kinds.get(int(model.wrap_type[k]), WrapKind.GEOM)
-        index = int(model.wrap_objid[k])
-        if kind is WrapKind.PULLEY:
-            return PathPoint(kind)
-        if kind is WrapKind.GEOM:
-            side = round(model.wrap_prm[k])
-            return PathPoint(kind, int(contacts.places[index]), side)
-        return PathPoint(kind, index)
+        kind, index = wraps[k], int(model.wrap_objid[k])
+        if kind == "pulley":
+            return PathPoint(WrapKind.PULLEY)
+        if kind in ("joint", "site"):
+            return PathPoint(WrapKind(kind), index)
+        side = round(model.wrap_prm[k])
+        return PathPoint(WrapKind.GEOM, int(contacts.places[index]), side)
 
     ends = zip(model.tendon_adr.tolist(), model.tendon_num.tolist())
     return tuple(tuple(point(k) for k in range(a, a + n)) for a, n in ends)
@@ -290,25 +283,19 @@ def visible(model: Any) -> np.ndarray:
 
 
 def _sensors(model: Any) -> list[_Sensor]:
-    members = engine().mjtSensor.__members__
-    types = {
-        int(k): name.removeprefix("mjSENS_").lower() for name, k in members.items()
-    }
     known = {kind.value: kind for kind in SensorKind}
-    # Names in MJCF of the types, by number.
-    names = types | {k: _OTHER_NAMES[x] for k, x in types.items() if x in _OTHER_NAMES}
-    kinds = {k: known.get(name) for k, name in names.items()}
     waits = (model.sensor_delay > 0) | np.any(model.sensor_interval > 0, axis=1)
-    objects = {
-        int(k): name.removeprefix("mjOBJ_").lower()
-        for name, k in engine().mjtObj.__members__.items()
-    }
+    objects = kind_names("mjtObj", model.sensor_objtype).tolist()
+    references = kind_names("mjtObj", model.sensor_reftype).tolist()
+    types = kind_names("mjtSensor", model.sensor_type).tolist()
     ends = zip(
-        zip([objects[k] for k in model.sensor_objtype], model.sensor_objid.tolist()),
-        zip([objects[k] for k in model.sensor_reftype], model.sensor_refid.tolist()),
+        zip(objects, model.sensor_objid.tolist()),
+        zip(references, model.sensor_refid.tolist()),
     )
-    rows = zip(model.sensor_type.tolist(), waits.tolist(), ends)
-    return [_Sensor(types[k], kinds[k], wait, pair) for k, wait, pair in rows]
+    return [
+        _Sensor(name, known.get(_OTHER_NAMES.get(name, name)), wait, pair)
+        for name, wait, pair in zip(types, waits.tolist(), ends)
+    ]
 
 
 def _distance_problem(
@@ -325,9 +312,7 @@ def _distance_problem(
         if not contacts.hulls.issuperset(model.geom_dataid[meshes].tolist()):
             return "distance of a mesh without a convex hull"
         if tuple(kinds.get(each) for each in pair) not in measured:
-            shapes = engine().mjtGeom
-            words = [shapes(k).name.removeprefix("mjGEOM_").lower() for k in pair]
-            return f"distance of {words[0]} and {words[1]}"
+            return f"distance of {' and '.join(kind_names('mjtGeom', pair))}"
     return None
 
 

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...model import GeomKind
+from ...model import GeomKind, Integrator
 from ...model.pairs import touching_kinds
 from ._read_actuators import idle_actuators
 from ._read_bodies import Contacts
 from ._read_elements import hidden_shapes, problems, simulated_equalities
 from ._table import attribute_list
-from .mujoco_names import described, engine, Flags
+from .mujoco_names import described, engine, Flags, kind_names
 
 
 class Status(enum.Enum):
@@ -115,23 +115,25 @@ def _branching_tendons(m: Any, flags: Flags, contacts: Contacts) -> np.ndarray:
 
 def _user_laws(m: Any, flags: Flags, contacts: Contacts) -> np.ndarray:
     """Find actuators with callbacks, and with plugins, which are marked alike."""
-    mujoco = engine()
-    return (
-        (m.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_USER))
-        | (m.actuator_biastype == int(mujoco.mjtBias.mjBIAS_USER))
-        | (m.actuator_dyntype == int(mujoco.mjtDyn.mjDYN_USER))
-        | (m.actuator_plugin >= 0)
-    )
+    gain, bias, dynamics = _laws(m)
+    user = (gain == "user") | (bias == "user") | (dynamics == "user")
+    return user | (m.actuator_plugin >= 0)
 
 
 def _mixed_motors(m: Any, flags: Flags, contacts: Contacts) -> np.ndarray:
     """Find actuators with parts of a DC motor but not its gain, or with other dynamics."""
-    mujoco = engine()
-    gain = m.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_DCMOTOR)
-    bias = m.actuator_biastype == int(mujoco.mjtBias.mjBIAS_DCMOTOR)
-    dynamic = m.actuator_dyntype == int(mujoco.mjtDyn.mjDYN_DCMOTOR)
-    still = m.actuator_dyntype == int(mujoco.mjtDyn.mjDYN_NONE)
-    return (gain & ~dynamic & ~still) | (~gain & (bias | dynamic))
+    gain, bias, dynamics = _laws(m)
+    others = (bias == "dcmotor") | (dynamics == "dcmotor")
+    possible = np.isin(dynamics, ["dcmotor", "none"])
+    return np.where(gain == "dcmotor", ~possible, others)
+
+
+def _laws(m: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return (
+        kind_names("mjtGain", m.actuator_gaintype),
+        kind_names("mjtBias", m.actuator_biastype),
+        kind_names("mjtDyn", m.actuator_dyntype),
+    )
 
 
 def _other_shapes(m: Any, flags: Flags, contacts: Contacts) -> list[str]:
@@ -141,11 +143,11 @@ def _other_shapes(m: Any, flags: Flags, contacts: Contacts) -> list[str]:
     names = described(m, "geom") if others else ()
     texts = []
     for kinds, number, first in others:
-        members = [engine().mjtGeom(kind).name[len("mjGEOM_") :] for kind in kinds]
+        shapes = " with ".join(kind_names("mjtGeom", kinds))
         one, two, _ = contacts.pairs[first]
         pairs = "1 pair" if number == 1 else f"{number} pairs"
         example = f"for instance {names[one]} with {names[two]}"
-        texts.append(f"{' with '.join(members).lower()} ({pairs}, {example})")
+        texts.append(f"{shapes} ({pairs}, {example})")
     return texts
 
 
@@ -172,10 +174,9 @@ def _other_sensors(m: Any, flags: Flags, contacts: Contacts) -> list[str]:
 
 
 def _other_integrators(m: Any, flags: Flags, contacts: Contacts) -> list[str]:
-    kinds = engine().mjtIntegrator
-    name = kinds(m.opt.integrator).name.removeprefix("mjINT_").lower()
-    known = m.opt.integrator <= int(kinds.mjINT_IMPLICITFAST)
-    return [] if known else [f'"{name}"']
+    (name,) = kind_names("mjtIntegrator", [m.opt.integrator])
+    known = [kind.value.lower() for kind in Integrator]
+    return [] if name in known else [f'"{name}"']
 
 
 def _solver_settings(m: Any, flags: Flags, contacts: Contacts) -> list[str]:
@@ -222,8 +223,8 @@ _SUPPORTED: dict[str, str] = {
         f"`torquescale`, `relpose`, `polycoef`, {attribute_list('equality')}."
     ),
     "body": (
-        "any tree, several roots, fixed bodies, inertia given or from shapes, "
-        "`gravcomp`."
+        "any tree, several roots, fixed bodies, inertia given or from shapes; "
+        f"{attribute_list('body', 'inertial')}."
     ),
     "mocap body": "its pose is an input; see `set_mocap` and `System.links`.",
     "contact": (
@@ -364,7 +365,7 @@ _REFUSED: dict[str, tuple] = {
         "set `gap` to 0 and raise `margin`.",
         "actuator",
         lambda m, flags, contacts: (
-            (m.actuator_trntype == int(engine().mjtTrn.mjTRN_BODY)) & contacts.has_gaps
+            (kind_names("mjtTrn", m.actuator_trntype) == "body") & contacts.has_gaps
         ),
     ),
     "user-defined law in actuator": (

@@ -1,4 +1,4 @@
-"""Table of the fields of a `System` that are copies of MuJoCo's, and of its enumerations.
+"""Table of the fields of a `System` that are copies of MuJoCo's.
 
 Loading copies the arrays of `mujoco.MjModel` (`read_fields`), writing the attributes of MJCF
 (`attributes`), and the page of supported features lists them (`attribute_list`). Fields that
@@ -11,15 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...model import (
-    Activation,
-    Bias,
-    Cone,
-    Gain,
-    Integrator,
-    JointKind,
-    Transmission,
-)
 from .mujoco_names import Flags
 
 
@@ -147,17 +138,6 @@ FIELDS: dict[str, tuple[Field, ...]] = {
     ),
 }
 """For each element of MJCF, the fields that are copies of its attributes."""
-
-
-# Members of MuJoCo's enumerations, by number. Fixed gains and absent biases are affine ones
-# with zero coefficients.
-INTEGRATORS = tuple(Integrator)
-CONES = tuple(Cone)
-JOINTS = tuple(JointKind)
-TRANSMISSIONS = tuple(Transmission)
-ACTIVATIONS = tuple(Activation)
-GAINS = (Gain.AFFINE, *Gain)
-BIASES = (Bias.AFFINE, *Bias)
 
 
 LAWS: dict[str, dict[str, tuple[str, int]]] = {

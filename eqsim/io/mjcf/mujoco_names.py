@@ -2,12 +2,24 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 
 def engine() -> Any:
     """Return the module `mujoco`, whose names type checkers do not know."""
     import mujoco
 
     return mujoco
+
+
+def kind_names(enumeration: str, numbers: Any) -> np.ndarray:
+    """Return MuJoCo's names of members of one of its enumerations, without prefix:
+    `kind_names("mjtGain", [0])` is `["fixed"]`."""
+    members = getattr(engine(), enumeration).__members__.items()
+    names = {
+        int(k): name.split("_", 1)[1].lower() for name, k in members if "_" in name
+    }
+    return np.array([names[int(k)] for k in numbers], str)
 
 
 # Kinds of elements whose arrays have another prefix in `mujoco.MjModel`.
