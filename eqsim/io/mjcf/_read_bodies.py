@@ -257,16 +257,15 @@ def read_meshes(model: Any, contacts: Contacts) -> Meshes:
         return Meshes.none()
     names = element_names(model, "mesh")
     parts = [_read_mesh(model, mesh, mesh in contacts.hulls) for mesh in used]
-    hulls = [part.hull for part in parts]
     return Meshes(
         names=tuple(names[mesh] for mesh in used),
         hulls=HullGraph(
             vertex_starts=_starts([len(part.vertices) for part in parts]),
-            neighbor_starts=_starts(_joined([hull.neighbors.sizes for hull in hulls])),
-            neighbors=_joined([hull.neighbors.entries for hull in hulls]),
-            polygon_starts=_starts([len(hull.polygons.sizes) for hull in hulls]),
-            corner_starts=_starts(_joined([hull.polygons.sizes for hull in hulls])),
-            corners=_joined([hull.polygons.entries for hull in hulls]),
+            neighbor_starts=_starts(_joined([part.neighbors.sizes for part in parts])),
+            neighbors=_joined([part.neighbors.entries for part in parts]),
+            polygon_starts=_starts([len(part.polygons.sizes) for part in parts]),
+            corner_starts=_starts(_joined([part.polygons.sizes for part in parts])),
+            corners=_joined([part.polygons.entries for part in parts]),
             reference=np.concatenate(
                 [reference_vertices(part.vertices) for part in parts]
             ),
@@ -314,19 +313,13 @@ class _Lists(NamedTuple):
 _NO_LISTS = _Lists(np.empty(0, int), np.empty(0, int))
 
 
-class _Hull(NamedTuple):
-    """A convex hull; vertex indices are relative to its first vertex."""
-
-    neighbors: _Lists
-    polygons: _Lists
-
-
 class _Mesh(NamedTuple):
-    """A mesh as `Meshes` stores it."""
+    """A mesh as `Meshes` stores it; `neighbors` and `polygons` are those of its hull."""
 
     vertices: np.ndarray
     others: np.ndarray
-    hull: _Hull
+    neighbors: _Lists
+    polygons: _Lists
     faces: np.ndarray
     order: np.ndarray
 
@@ -334,44 +327,41 @@ class _Mesh(NamedTuple):
 def _read_mesh(model: Any, mesh: int, is_solid: bool) -> _Mesh:
     start, count = int(model.mesh_vertadr[mesh]), int(model.mesh_vertnum[mesh])
     points = model.mesh_vert[start : start + count].astype(float)
-    members, neighbors = _graph(model, mesh) if is_solid else (np.empty(0, int), None)
-    # MuJoCo orders the vertices of a hull as Qhull does. In the order of the file, they
-    # are the same after `write_mjcf`.
-    on_hull = np.zeros(count, bool)
-    on_hull[members] = True
-    ranked, rest = np.flatnonzero(on_hull), np.flatnonzero(~on_hull)
-    order = np.empty(count, int)
-    order[np.concatenate([ranked, rest])] = np.arange(count)
-    own = _NO_LISTS
-    if neighbors is not None:
-        taken = _chosen(neighbors, np.argsort(members))
-        own = _Lists(taken.sizes, order[members[taken.entries]])
-    polygons = _NO_LISTS
-    vertices = points[ranked]
+    members, neighbors, polygons = np.empty(0, int), _NO_LISTS, _NO_LISTS
     if is_solid:
-        found = _polygons(model, mesh)
-        polygons = _outward(vertices, _Lists(found.sizes, order[found.entries]))
+        members, neighbors = _neighbors(model, mesh)
+        polygons = _polygons(model, mesh)
+    rest = np.setdiff1d(np.arange(count), members)
+    order = np.argsort(np.concatenate([members, rest]))
+    neighbors, polygons = (
+        _Lists(each.sizes, order[each.entries]) for each in (neighbors, polygons)
+    )
     first, size = int(model.mesh_faceadr[mesh]), int(model.mesh_facenum[mesh])
-    faces = order[model.mesh_face[first : first + size]]
-    return _Mesh(vertices, points[rest], _Hull(own, polygons), faces, order)
+    return _Mesh(
+        vertices=points[members],
+        others=points[rest],
+        neighbors=neighbors,
+        polygons=_outward(points[members], polygons),
+        faces=order[model.mesh_face[first : first + size]],
+        order=order,
+    )
 
 
-def _graph(model: Any, mesh: int) -> tuple[np.ndarray, _Lists | None]:
-    """Return the vertices of the hull, and the positions of their neighbors in this
-    list.
+def _neighbors(model: Any, mesh: int) -> tuple[np.ndarray, _Lists]:
+    """Return the vertices of the hull, and the neighbors of each.
 
-    MuJoCo's layout: numbers of vertices and faces, starts of the lists of neighbors,
-    vertices, lists of neighbors that end with -1, faces."""
+    MuJoCo orders the vertices as Qhull does. In the order of the file, as here, they are
+    the same after `write_mjcf`. MuJoCo's layout: numbers of vertices and faces, starts of
+    the lists of neighbors, vertices, lists of neighbors that end with -1, faces."""
     start = int(model.mesh_graphadr[mesh])
-    if start < 0:
-        return np.empty(0, int), None
     count, faces = model.mesh_graph[start : start + 2].tolist()
     stop = start + 2 + 3 * count + 3 * faces
     graph = model.mesh_graph[start + 2 : stop].astype(int)
     starts, members, lists = np.split(graph, [count, 2 * count])
-    ends = np.append(starts[1:], len(lists)) - 1
-    sizes = ends - starts
-    return members, _Lists(sizes, lists[_spans(starts, sizes)])
+    sizes = np.append(starts[1:], len(lists)) - 1 - starts
+    rank = np.argsort(members)
+    places = lists[_spans(starts[rank], sizes[rank])]
+    return members[rank], _Lists(sizes[rank], members[places])
 
 
 def _polygons(model: Any, mesh: int) -> _Lists:
@@ -398,13 +388,6 @@ def _outward(vertices: np.ndarray, polygons: _Lists) -> _Lists:
     place = np.arange(len(entries))
     mirrored = np.repeat(2 * starts + sizes - 1, sizes) - place
     return _Lists(sizes, entries[np.where(np.repeat(inward, sizes), mirrored, place)])
-
-
-def _chosen(lists: _Lists, index: np.ndarray) -> _Lists:
-    """Return the lists with these numbers."""
-    sizes = lists.sizes[index]
-    starts = _starts(lists.sizes)[index]
-    return _Lists(sizes, lists.entries[_spans(starts, sizes)])
 
 
 def _spans(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:

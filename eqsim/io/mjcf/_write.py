@@ -50,7 +50,8 @@ def write_mjcf(sys: System) -> str:
         joint, so these must be equal in all degrees of freedom of a joint. Links must
         be in depth-first order, as in MuJoCo.
 
-    **Returns:** the XML text, with values in full precision.
+    **Returns:** the XML text, with values in full precision;
+    `mujoco.MjSpec.from_string(text)` makes it a `mujoco.MjSpec`.
 
     **Raises:** `ValueError` if the robot is batched or traced, or cannot be expressed
     in MJCF.
@@ -453,7 +454,7 @@ def _write_mesh(part: ET.Element, meshes: Meshes, mesh: int, name: str) -> None:
         for polygon in meshes.hulls.polygons(mesh)
         for k in range(1, len(polygon) - 1)
     ]
-    limited = len(hull) and _is_outside(hull, np.array(fans, int), others)
+    limited = len(hull) and _is_outside(hull, np.array(fans, int), own)
     most = {"maxhullvert": len(hull)} if limited else {}
     words = {
         "name": name,
@@ -466,18 +467,21 @@ def _write_mesh(part: ET.Element, meshes: Meshes, mesh: int, name: str) -> None:
 
 def _is_outside(hull: np.ndarray, faces: np.ndarray, points: np.ndarray) -> bool:
     """Test if points lie outside a hull whose number of vertices was limited."""
-    if not len(points):
-        return False
+    mujoco = engine()
+    spec = mujoco.MjSpec()
+    # Without faces, a mesh becomes its hull. Only vertices of the full hull can be outside.
+    shell = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL
+    spec.add_mesh(name="mesh", inertia=shell, uservert=points.ravel())
+    points = points[np.unique(compile_source(spec).model.mesh_face)]
     tolerance = 1e-6 * np.ptp(hull, axis=0).max()
     a, b, c = hull[faces].transpose(1, 0, 2)
     normals = np.cross(b - a, c - a)
     lengths = np.linalg.norm(normals, axis=1, keepdims=True)
     normals = normals[lengths[:, 0] > 0] / lengths[lengths[:, 0] > 0]
-    # In blocks, because hulls and meshes may be large.
-    blocks = np.array_split(normals, 1 + len(normals) // 64)
+    # In blocks, because hulls may be large.
     return any(
         np.any(np.max(points @ n.T, axis=0) > np.max(hull @ n.T, axis=0) + tolerance)
-        for n in blocks
+        for n in np.array_split(normals, 1 + len(normals) // 64)
         if len(n)
     )
 
