@@ -284,6 +284,7 @@ def visible(model: Any) -> np.ndarray:
 
 def _sensors(model: Any) -> list[_Sensor]:
     known = {kind.value: kind for kind in SensorKind}
+    known |= {name: known[word] for name, word in _OTHER_NAMES.items()}
     waits = (model.sensor_delay > 0) | np.any(model.sensor_interval > 0, axis=1)
     objects = kind_names("mjtObj", model.sensor_objtype).tolist()
     references = kind_names("mjtObj", model.sensor_reftype).tolist()
@@ -293,7 +294,7 @@ def _sensors(model: Any) -> list[_Sensor]:
         zip(references, model.sensor_refid.tolist()),
     )
     return [
-        _Sensor(name, known.get(_OTHER_NAMES.get(name, name)), wait, pair)
+        _Sensor(name, known.get(name), wait, pair)
         for name, wait, pair in zip(types, waits.tolist(), ends)
     ]
 

@@ -161,7 +161,8 @@ def _write_options(root: ET.Element, sys: System) -> None:
 
 def _write_link(parent: ET.Element, sys: System, link: int) -> ET.Element:
     links, joints = sys.links, sys.joints
-    words = {"name": links.names[link], **attributes("body", links, link)}
+    words: dict[str, Any] = {"name": links.names[link]}
+    words |= attributes("body", links, link)
     for joint, owner in enumerate(joints.links):
         if owner == link and joints.kinds[joint] is JointKind.FREE:
             start = joints.q_starts[joint]
@@ -187,7 +188,7 @@ def _write_joints(body: ET.Element, sys: System, link: int) -> None:
         kind, name = joints.kinds[joint], joints.names[joint]
         coordinate, dof = joints.q_starts[joint], joints.v_starts[joint]
         same = functools.partial(_same, name, slice(dof, dof + kind.nv))
-        words = {"name": name, "type": kind.value}
+        words: dict[str, Any] = {"name": name, "type": kind.value}
         words |= attributes("joint", joints, joint, same)
         if kind.nq == 1:
             words["ref"] = joints.ref[coordinate]
@@ -231,7 +232,8 @@ def _write_geoms(body: ET.Element, sys: System, link: int) -> None:
             continue
         kind = geoms.kinds[geom]
         require_known(kind, "have no MJCF")
-        words = {"name": names["geom"][geom], "type": kind.name.lower()}
+        words: dict[str, Any] = {"name": names["geom"][geom]}
+        words["type"] = kind.name.lower()
         words |= attributes("geom", geoms, geom) | _color(sys, geom)
         if geoms.fluid[geom]:
             words["fluidshape"] = "ellipsoid"
