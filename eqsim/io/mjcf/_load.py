@@ -4,11 +4,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..._errors import check_count
 from ..._primitive import patterned
-from ...model import Cone, Integrator, System, validate
+from ...model import Cone, Integrator, Keyframes, System, validate
 from ._read_actuators import read_actuators
 from ._read_bodies import (
     find_contacts,
@@ -23,16 +21,9 @@ from ._read_bodies import (
 )
 from ._read_elements import read_equalities, read_sensors, read_sites, read_tendons
 from ._source import compile_source
-from ._support import check_ignored, check_supported, Source
-from .mujoco_names import read_flags, read_keyframes
-
-
-_INTEGRATORS = (
-    Integrator.EULER,
-    Integrator.RK4,
-    Integrator.IMPLICIT,
-    Integrator.IMPLICIT_FAST,
-)
+from ._support import check_ignored, check_supported
+from ._table import read_fields
+from .mujoco_names import element_names, read_flags
 
 
 def load_mjcf(
@@ -73,10 +64,8 @@ def load_mjcf(
     label, model, warnings = compile_source(source, assets)
     flags = read_flags(model)
     contacts = find_contacts(model, flags)
-    notes = check_supported(label, Source(model, flags, contacts), ignored)
+    notes = check_supported(label, model, flags, contacts, ignored)
     notes += tuple(f"MuJoCo warns: {warning}" for warning in warnings)
-    option = model.opt
-    medium = has_medium(model, flags)
     system = System(
         links=read_links(model, flags),
         joints=read_joints(model, flags),
@@ -84,26 +73,23 @@ def load_mjcf(
         pairs=read_pairs(model, flags, contacts),
         actuators=read_actuators(model, flags),
         equalities=read_equalities(model, flags),
-        keyframes=read_keyframes(model),
+        keyframes=Keyframes(
+            names=element_names(model, "key"), **read_fields("key", model, flags)
+        ),
         excludes=read_excludes(model),
         filter_parent=flags.filterparent,
-        integrator=_INTEGRATORS[option.integrator],
-        cone=(Cone.PYRAMIDAL, Cone.ELLIPTIC)[int(option.cone)],
+        integrator=tuple(Integrator)[model.opt.integrator],
+        cone=tuple(Cone)[model.opt.cone],
         implicit_damping=flags.eulerdamp,
         safe_solref=flags.refsafe,
-        has_fluid=medium,
+        has_fluid=has_medium(model, flags),
         notes=notes,
-        gravity=np.array(option.gravity) * flags.gravity,
-        wind=np.array(option.wind),
-        density=float(option.density) if medium else 0.0,
-        viscosity=float(option.viscosity) if medium else 0.0,
-        impratio=float(option.impratio),
-        dt=float(option.timestep),
-        sites=read_sites(model),
+        sites=read_sites(model, flags),
         tendons=read_tendons(model, flags, contacts),
         sensors=read_sensors(model, contacts),
         meshes=read_meshes(model, contacts),
         height_fields=read_height_fields(model, contacts, height_field_contacts),
+        **read_fields("option", model.opt, flags),
     )
     try:
         return patterned(validate(system))

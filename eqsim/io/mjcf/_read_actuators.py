@@ -18,54 +18,8 @@ from ...model import (
     Transmission,
 )
 from ...model.actuators import velocity_gains
-from .mujoco_names import element_names, engine, Flags
-
-
-# Parameters of muscles, DC motors and PID servos: conversion from and to MuJoCo's
-# arrays.
-#
-# The columns of `gainprm`, `biasprm` and `dynprm` are those of `mju_muscleGain`,
-# `mj_fwdActuation` and `mjs_setToDCMotor`.
-
-
-# Columns 2 and 3 are the peak force, or -1, and its scale.
-_MUSCLE = {
-    "force": 2,
-    "scale": 3,
-    "shortest": 4,
-    "longest": 5,
-    "max_speed": 6,
-    "max_passive": 7,
-    "max_lengthening": 8,
-}
-_MUSCLE_ACTIVATION = {"rise": 0, "fall": 1, "smoothing": 2}
-_PID = {"integral_gain": ("gainprm", 0), "max_integral": ("dynprm", 0)}
-_PID["max_slew"] = ("dynprm", 1)
-_MOTOR = {
-    "resistance": ("gainprm", 0),
-    "torque_constant": ("gainprm", 1),
-    "temperature_coefficient": ("gainprm", 2),
-    "reference_temperature": ("gainprm", 3),
-    "proportional": ("gainprm", 4),
-    "integral": ("gainprm", 5),
-    "derivative": ("gainprm", 6),
-    "max_voltage": ("gainprm", 7),
-    "time_constant": ("dynprm", 0),
-    "max_current_rate": ("dynprm", 1),
-    "thermal_resistance": ("dynprm", 2),
-    "thermal_capacitance": ("dynprm", 3),
-    "ambient_temperature": ("dynprm", 4),
-    "bristle_stiffness": ("dynprm", 5),
-    "bristle_damping": ("dynprm", 6),
-    "max_slew": ("dynprm", 7),
-    "max_integral": ("dynprm", 8),
-    "cogging": ("biasprm", 0),
-    "cogging_periods": ("biasprm", 1),
-    "cogging_phase": ("biasprm", 2),
-    "coulomb_friction": ("biasprm", 3),
-    "static_friction": ("biasprm", 4),
-    "stribeck_velocity": ("biasprm", 5),
-}
+from ._table import as_tuple, LAWS, MUSCLE, read_fields
+from .mujoco_names import element_names, Flags, kind_names
 
 
 def read_muscles(model: Any, gains, biases) -> Muscles | None:
@@ -92,46 +46,29 @@ def read_muscles(model: Any, gains, biases) -> Muscles | None:
         gain_rows=tuple(rows[0]),
         bias_rows=tuple(rows[1]),
         owners=tuple(owners),
-        scaled=tuple(bool(force < 0) for force in table[:, 2]),
+        scaled=as_tuple(table[:, 2] < 0),
         length_range=model.actuator_lengthrange[model.actuator_outadr[owners]],
         range=table[:, :2],
-        **{name: table[:, column] for name, column in _MUSCLE.items()},
+        **{name: table[:, column] for column, name in enumerate(MUSCLE, start=2)},
     )
 
 
-def read_muscle_activations(model: Any, activation) -> MuscleActivations | None:
-    """Read activation dynamics of muscles."""
-    owners = [k for k, kind in enumerate(activation) if kind is Activation.MUSCLE]
-    if not owners:
-        return None
-    table = model.actuator_dynprm[owners]
-    numbers = {name: table[:, i] for name, i in _MUSCLE_ACTIVATION.items()}
-    return MuscleActivations(owners=tuple(owners), **numbers)
-
-
-def read_motors(model: Any, gains) -> DCMotors | None:
-    """Read DC motors."""
-    owners = [k for k, kind in enumerate(gains) if kind is Gain.DC_MOTOR]
-    if not owners:
-        return None
-    return DCMotors(owners=tuple(owners), **_columns(model, owners, _MOTOR))
-
-
-def read_pids(model: Any, gains) -> PIDs | None:
-    """Read PID servos."""
-    owners = [k for k, kind in enumerate(gains) if kind is Gain.PID]
-    if not owners:
-        return None
-    return PIDs(owners=tuple(owners), **_columns(model, owners, _PID))
-
-
-def _columns(model: Any, owners: list[int], places) -> dict[str, np.ndarray]:
-    arrays = {
-        "gainprm": model.actuator_gainprm,
-        "biasprm": model.actuator_biasprm,
-        "dynprm": model.actuator_dynprm,
+def _read_laws(model: Any, gains, activation) -> dict[str, Any]:
+    """Read the parameters of laws by field of `Actuators`; None if no actuator has it."""
+    classes: dict[str, tuple[Any, tuple, Any]] = {
+        "muscle_activations": (MuscleActivations, activation, Activation.MUSCLE),
+        "motors": (DCMotors, gains, Gain.DC_MOTOR),
+        "pids": (PIDs, gains, Gain.PID),
     }
-    return {name: arrays[key][owners, i] for name, (key, i) in places.items()}
+    out: dict[str, Any] = {}
+    for law, (make, own, kind) in classes.items():
+        owners = tuple(k for k, each in enumerate(own) if each is kind)
+        numbers = {
+            name: getattr(model, f"actuator_{array}")[list(owners), column]
+            for name, (array, column) in LAWS[law].items()
+        }
+        out[law] = make(owners=owners, **numbers) if owners else None
+    return out
 
 
 def law_parameters(actuators: Actuators, k: int) -> dict[str, np.ndarray]:
@@ -140,152 +77,101 @@ def law_parameters(actuators: Actuators, k: int) -> dict[str, np.ndarray]:
     arrays["gainprm"][:3] = actuators.gain[k]
     arrays["biasprm"][:3] = actuators.bias[k]
     arrays["dynprm"][0] = actuators.time_constant[k]
-    muscles, owners = actuators.muscles, actuators.muscle_activations
+    muscles = actuators.muscles
     if muscles is not None:
-        for key, rows in (
-            ("gainprm", muscles.gain_rows),
-            ("biasprm", muscles.bias_rows),
-        ):
-            if rows[k] >= 0:
-                arrays[key][:9] = _muscle_row(muscles, rows[k])
-    if owners is not None and k in owners.owners:
-        row = owners.owners.index(k)
-        for name, i in _MUSCLE_ACTIVATION.items():
-            arrays["dynprm"][i] = vars(owners)[name][row]
-    for family, places in ((actuators.motors, _MOTOR), (actuators.pids, _PID)):
-        if family is not None and k in family.owners:
-            row = family.owners.index(k)
-            for name, (key, i) in places.items():
-                arrays[key][i] = vars(family)[name][row]
+        rows = {"gainprm": muscles.gain_rows[k], "biasprm": muscles.bias_rows[k]}
+        for key, row in rows.items():
+            if row >= 0:
+                numbers = [getattr(muscles, name)[row] for name in MUSCLE]
+                numbers[0] = -1.0 if muscles.scaled[row] else numbers[0]
+                arrays[key][:9] = [*muscles.range[row], *numbers]
+    for law, places in LAWS.items():
+        own = getattr(actuators, law)
+        if own is not None and k in own.owners:
+            for name, (key, column) in places.items():
+                arrays[key][column] = getattr(own, name)[own.owners.index(k)]
     return arrays
-
-
-def _muscle_row(muscles: Muscles, row: int) -> np.ndarray:
-    numbers = [*muscles.range[row], *(vars(muscles)[name][row] for name in _MUSCLE)]
-    if muscles.scaled[row]:
-        numbers[2] = -1.0
-    return np.array(numbers)
-
-
-# Conversion of MuJoCo's actuators.
-
-
-_ACTIVATIONS = (
-    Activation.NONE,
-    Activation.INTEGRATOR,
-    Activation.FILTER,
-    Activation.FILTER_EXACT,
-    Activation.MUSCLE,
-    Activation.DC_MOTOR,
-    Activation.PID,
-)
-_TRANSMISSIONS = (
-    Transmission.JOINT,
-    Transmission.JOINT_IN_PARENT,
-    Transmission.SLIDER_CRANK,
-    Transmission.TENDON,
-    Transmission.SITE,
-    Transmission.BODY,
-    Transmission.ORIENTATION,
-)
-# MuJoCo's fixed gains and absent biases are affine ones with zero coefficients.
-_GAINS = (
-    Gain.AFFINE,
-    Gain.AFFINE,
-    Gain.MUSCLE,
-    Gain.DC_MOTOR,
-    Gain.ORIENTATION,
-    Gain.PID,
-)
-_BIASES = (Bias.AFFINE, Bias.AFFINE, Bias.MUSCLE, Bias.DC_MOTOR, Bias.ORIENTATION)
 
 
 def read_actuators(model: Any, flags: Flags) -> Actuators:
     """Convert the actuators of a `mujoco.MjModel`."""
-    gains = tuple(_GAINS[kind] for kind in model.actuator_gaintype)
-    biases = tuple(_BIASES[kind] for kind in model.actuator_biastype)
-    gain, bias = _affine(model, gains, biases)
-    activation = tuple(_ACTIVATIONS[kind] for kind in model.actuator_dyntype)
-    own = (Activation.MUSCLE, Activation.DC_MOTOR, Activation.PID)
-    laws = (Gain.DC_MOTOR, Gain.PID)
-    has_own = [a in own or g in laws for a, g in zip(activation, gains)]
-    damping, damping_poly, armature = _passive(model, flags)
-    crank = Transmission.SLIDER_CRANK
-    transmissions = tuple(_TRANSMISSIONS[kind] for kind in model.actuator_trntype)
+    # Fixed gains and absent biases are affine ones with zero coefficients.
+    laws = kind_names("mjtGain", model.actuator_gaintype)
+    gains = tuple(Gain("affine" if x == "fixed" else x) for x in laws)
+    own = kind_names("mjtBias", model.actuator_biastype)
+    biases = tuple(Bias("affine" if x == "none" else x) for x in own)
+    gain, bias = _affine(model)
+    fields = read_fields("actuator", model, flags)
+    # MuJoCo ignores damping and armature of orientation servos.
+    transmissions = kind_names("mjtTrn", model.actuator_trntype)
+    servo = transmissions == "so3"
+    for name in ("damping", "damping_poly", "armature"):
+        if fields[name] is not None:
+            fields[name][servo] = 0.0
+            fields[name] = fields[name] if np.any(fields[name]) else None
+    dynamics = kind_names("mjtDyn", model.actuator_dyntype)
+    has_own = np.isin(dynamics, ["muscle", "dcmotor", "pid"])
+    has_own |= np.isin(laws, ["dcmotor", "pid"])
+    activation = tuple(map(Activation, dynamics))
+    lengths = model.actuator_cranklength
     return Actuators(
         names=element_names(model, "actuator"),
-        transmissions=transmissions,
+        transmissions=tuple(map(Transmission, transmissions)),
         targets=tuple(map(_target, transmissions, model.actuator_trnid.tolist())),
         gains=gains,
         biases=biases,
         activation=activation,
-        inputs=tuple(_inputs(model, k) for k in range(model.nactuator)),
-        states=tuple(_states(model, k) for k in range(model.nactuator)),
-        wraps=_bools(wrapping_servos(model)),
-        enabled=_bools(~idle_actuators(model, flags)),
+        inputs=tuple(_inputs(model, k, law) for k, law in enumerate(laws)),
+        states=tuple(_states(model, k, kind) for k, kind in enumerate(activation)),
+        wraps=as_tuple(wrapping_servos(model)),
+        enabled=as_tuple(~idle_actuators(model, flags)),
         active=flags.actuation,
         has_velocity_gain=velocity_gains(gains, biases, gain, bias),
-        ctrl_limited=_bools(model.actuator_ctrllimited * flags.clampctrl),
-        force_limited=_bools(model.actuator_forcelimited),
-        act_limited=_bools(model.actuator_actlimited),
-        act_early=_bools(model.actuator_actearly),
+        ctrl_limited=as_tuple(model.actuator_ctrllimited * flags.clampctrl),
         gear=model.actuator_gear,
         gain=gain,
         bias=bias,
         time_constant=np.where(has_own, 1.0, model.actuator_dynprm[:, 0]),
         ctrl_range=model.actuator_ctrlrange,
-        force_range=model.actuator_forcerange,
-        act_range=model.actuator_actrange,
-        damping=damping,
-        damping_poly=damping_poly,
-        armature=armature,
-        crank_length=model.actuator_cranklength if crank in transmissions else None,
+        crank_length=lengths if "slidercrank" in transmissions else None,
         muscles=read_muscles(model, gains, biases),
-        muscle_activations=read_muscle_activations(model, activation),
-        motors=read_motors(model, gains),
-        pids=read_pids(model, gains),
+        **_read_laws(model, gains, activation),
+        **fields,
     )
 
 
-def _affine(model: Any, gains, biases) -> tuple[np.ndarray, np.ndarray]:
+def _affine(model: Any) -> tuple[np.ndarray, np.ndarray]:
     """Read affine gains and biases; zeros for laws with other parameters."""
-    mujoco = engine()
     gain = np.array(model.actuator_gainprm[:, :3])
     bias = np.array(model.actuator_biasprm[:, :3])
-    fixed = model.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_FIXED)
-    single = [kind is Gain.ORIENTATION for kind in gains]
-    gain[fixed | np.array(single, bool), 1:] = 0
-    gain[[kind not in (Gain.AFFINE, Gain.ORIENTATION) for kind in gains]] = 0
-    bias[model.actuator_biastype == int(mujoco.mjtBias.mjBIAS_NONE)] = 0
-    bias[[kind is Bias.ORIENTATION for kind in biases], 1] = 0
-    bias[[kind not in (Bias.AFFINE, Bias.ORIENTATION) for kind in biases]] = 0
+    gains = kind_names("mjtGain", model.actuator_gaintype)
+    biases = kind_names("mjtBias", model.actuator_biastype)
+    gain[gains != "affine", 1:] = 0
+    gain[~np.isin(gains, ["fixed", "affine", "so3"])] = 0
+    bias[biases == "so3", 1] = 0
+    bias[~np.isin(biases, ["affine", "so3"])] = 0
     return gain, bias
 
 
-def _target(kind: Transmission, ids: list[int]) -> tuple[int, int]:
+def _target(kind: str, ids: list[int]) -> tuple[int, int]:
     first, second = ids
-    if kind is Transmission.BODY:
+    if kind == "body":
         return first - 1, -1
-    paired = (Transmission.SITE, Transmission.SLIDER_CRANK, Transmission.ORIENTATION)
-    return first, second if kind in paired else -1
+    return first, second if kind in ("site", "slidercrank", "so3") else -1
 
 
-def _inputs(model: Any, k: int) -> tuple[Control, ...]:
-    mujoco = engine()
-    spec, kinds = int(model.actuator_ctrlspec[k]), mujoco.mjtGain
-    count = int(model.actuator_ctrlnum[k])
-    gain = model.actuator_gaintype[k]
-    if gain == int(kinds.mjGAIN_SO3):
+def _inputs(model: Any, k: int, law: str) -> tuple[Control, ...]:
+    spec, count = int(model.actuator_ctrlspec[k]), int(model.actuator_ctrlnum[k])
+    if law == "so3":
         return ((Control.QUATERNION if count == 4 else Control.ROTATION),) * count
-    if gain not in (int(kinds.mjGAIN_PID), int(kinds.mjGAIN_DCMOTOR)):
+    if law not in ("pid", "dcmotor"):
         return (Control.SIGNAL,) * count
     order = (Control.POSITION, Control.VELOCITY, Control.FORCE, Control.VOLTAGE)
     return tuple(control for bit, control in enumerate(order) if spec & (1 << bit))
 
 
-def _states(model: Any, k: int) -> tuple[ActivationState, ...]:
+def _states(model: Any, k: int, kind: Activation) -> tuple[ActivationState, ...]:
     count, state = int(model.actuator_actnum[k]), ActivationState
-    kind = _ACTIVATIONS[model.actuator_dyntype[k]]
     gain, dyn = model.actuator_gainprm[k], model.actuator_dynprm[k]
     if kind is Activation.PID:
         present = ((state.SLEW, dyn[1] > 0), (state.INTEGRAL, gain[0] > 0))
@@ -302,39 +188,21 @@ def _states(model: Any, k: int) -> tuple[ActivationState, ...]:
     return tuple(each for each, on in present if on)
 
 
-def _passive(model: Any, flags: Flags):
-    """Read damping, its polynomial, and armature; None if all are zero."""
-    # MuJoCo ignores those of orientation servos.
-    felt = model.actuator_trntype != int(engine().mjtTrn.mjTRN_SO3)
-    linear = model.actuator_damping * (flags.damper & felt)
-    poly = model.actuator_dampingpoly * (flags.damper & felt)[:, None]
-    armature = model.actuator_armature * felt
-    return tuple(x if np.any(x) else None for x in (linear, poly, armature))
-
-
 def wrapping_servos(model: Any) -> np.ndarray:
     """Return true for servos whose setpoint MuJoCo wraps (`wrapPeriod`)."""
-    mujoco = engine()
-    m, dyn, trn = model, mujoco.mjtDyn, mujoco.mjtTrn
-    direct = np.isin(
-        m.actuator_dyntype, [int(dyn.mjDYN_NONE), int(dyn.mjDYN_INTEGRATOR)]
-    )
-    servo = (
-        (m.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_FIXED))
-        & (m.actuator_biastype == int(mujoco.mjtBias.mjBIAS_AFFINE))
-        & (m.actuator_gainprm[:, 0] == -m.actuator_biasprm[:, 1])
-        & direct
-    )
-    servo |= m.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_PID)
-    on_joint = np.isin(m.actuator_trntype, [int(trn.mjTRN_JOINT), 1])
-    kinds = np.array([*m.jnt_type, -1])
-    on_ball = kinds[np.where(on_joint, m.actuator_trnid[:, 0], -1)] == int(
-        mujoco.mjtJoint.mjJNT_BALL
-    )
+    m = model
+    gains = kind_names("mjtGain", m.actuator_gaintype)
+    biases = kind_names("mjtBias", m.actuator_biastype)
+    direct = np.isin(kind_names("mjtDyn", m.actuator_dyntype), ["none", "integrator"])
+    servo = (gains == "fixed") & (biases == "affine") & direct
+    servo &= m.actuator_gainprm[:, 0] == -m.actuator_biasprm[:, 1]
+    servo |= gains == "pid"
+    transmissions = kind_names("mjtTrn", m.actuator_trntype)
+    on_joint = np.isin(transmissions, ["joint", "jointinparent"])
+    joints = np.append(kind_names("mjtJoint", m.jnt_type), "none")
+    on_ball = joints[np.where(on_joint, m.actuator_trnid[:, 0], -1)] == "ball"
     gear = m.actuator_gear[m.actuator_outadr]
-    on_site = (m.actuator_trntype == int(trn.mjTRN_SITE)) & (
-        m.actuator_trnid[:, 1] >= 0
-    )
+    on_site = (transmissions == "site") & (m.actuator_trnid[:, 1] >= 0)
     turns = on_site & ~np.any(gear[:, :3], axis=1) & np.any(gear[:, 3:], axis=1)
     return servo & ((on_ball & np.any(gear[:, :3], axis=1)) | turns)
 
@@ -345,7 +213,3 @@ def idle_actuators(model: Any, flags: Flags) -> np.ndarray:
     group = model.actuator_group
     off = (model.opt.disableactuator >> np.clip(group, 0, 30)) & 1
     return ((group >= 0) & (group <= 30) & (off == 1)) | (not flags.actuation)
-
-
-def _bools(values: np.ndarray) -> tuple[bool, ...]:
-    return tuple(bool(value) for value in values)

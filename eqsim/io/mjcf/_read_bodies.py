@@ -18,7 +18,8 @@ from ...model import (
 )
 from ...model.meshes import reference_vertices
 from ...model.pairs import CollisionRules, kinds_of_pairs, KindsOfPairs, select_pairs
-from .mujoco_names import element_names, engine, Flags, link_names
+from ._table import as_tuple, read_fields
+from .mujoco_names import element_names, engine, Flags, kind_names, link_names
 
 
 _DEFAULT = (0.5, 0.5, 0.5, 1.0)
@@ -138,38 +139,22 @@ def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
     """Convert the geoms of a `mujoco.MjModel`, except dropped ones."""
     keep = contacts.kept
     names = element_names(model, "geom")
-    kinds = model.geom_type[keep]
+    kinds, groups = model.geom_type[keep], as_tuple(model.geom_group[keep])
+    fields = read_fields("geom", model, flags, keep)
+    # MuJoCo computes the size of height fields.
+    fields["size"][kinds == GeomKind.HFIELD.value] = 0.0
     return Geoms(
         names=tuple(names[geom] for geom in keep.tolist()),
         # Other kept shapes are used as ellipsoids for fluid forces.
         kinds=tuple(_KEPT.get(kind, GeomKind.ELLIPSOID) for kind in kinds.tolist()),
-        links=_ints(model.geom_bodyid[keep] - 1),
-        condim=_ints(model.geom_condim[keep]),
-        priority=_ints(model.geom_priority[keep]),
-        contype=_ints(model.geom_contype[keep] * flags.contact),
-        conaffinity=_ints(model.geom_conaffinity[keep] * flags.contact),
-        fluid=tuple(contacts.fluid[keep].tolist()),
-        pos=model.geom_pos[keep],
-        quat=model.geom_quat[keep],
-        # MuJoCo computes the size of height fields.
-        size=np.where(
-            (kinds == GeomKind.HFIELD.value)[:, None], 0.0, model.geom_size[keep]
-        ),
-        friction=model.geom_friction[keep],
-        solref=model.geom_solref[keep],
-        solimp=model.geom_solimp[keep],
-        solmix=model.geom_solmix[keep],
-        margin=model.geom_margin[keep],
+        links=as_tuple(model.geom_bodyid[keep] - 1),
+        fluid=as_tuple(contacts.fluid[keep]),
         fluid_coefficients=model.geom_fluid[keep, 1:6],
         data=_data(model, contacts),
         colors=read_colors(model, keep),
-        groups=_groups(model, keep),
+        groups=groups if any(groups) else (),
+        **fields,
     )
-
-
-def _groups(model: Any, keep: np.ndarray) -> tuple[int, ...]:
-    groups = _ints(model.geom_group[keep])
-    return groups if any(groups) else ()
 
 
 def used_data(model: Any, contacts: Contacts, kind: GeomKind) -> list[int]:
@@ -187,7 +172,7 @@ def _data(model: Any, contacts: Contacts) -> tuple[int, ...]:
     for kind in _WITH_DATA:
         marks = kinds == kind.value
         places[marks] = np.searchsorted(used_data(model, contacts, kind), data[marks])
-    return _ints(places) if np.any(places >= 0) else ()
+    return as_tuple(places) if np.any(places >= 0) else ()
 
 
 def read_pairs(model: Any, flags: Flags, contacts: Contacts) -> Pairs:
@@ -196,12 +181,7 @@ def read_pairs(model: Any, flags: Flags, contacts: Contacts) -> Pairs:
     keep = np.flatnonzero((one >= 0) & (two >= 0) & flags.contact)
     return Pairs(
         geoms=tuple(zip(one[keep].tolist(), two[keep].tolist())),
-        condim=_ints(model.pair_dim[keep]),
-        friction=model.pair_friction[keep],
-        solref=model.pair_solref[keep],
-        solref_friction=model.pair_solreffriction[keep],
-        solimp=model.pair_solimp[keep],
-        margin=model.pair_margin[keep],
+        **read_fields("pair", model, flags, keep),
     )
 
 
@@ -213,29 +193,17 @@ def read_excludes(model: Any) -> tuple[tuple[int, int], ...]:
 
 def _rules(model: Any, flags: Flags) -> CollisionRules:
     return CollisionRules(
-        parents=_ints(model.body_parentid[1:] - 1),
-        jointed=tuple((model.body_jntnum[1:] > 0).tolist()),
-        mocap=tuple((model.body_mocapid[1:] >= 0).tolist()),
-        kinds=_ints(model.geom_type),
-        links=_ints(model.geom_bodyid - 1),
-        contype=_ints(model.geom_contype),
-        conaffinity=_ints(model.geom_conaffinity),
+        parents=as_tuple(model.body_parentid[1:] - 1),
+        jointed=as_tuple(model.body_jntnum[1:] > 0),
+        mocap=as_tuple(model.body_mocapid[1:] >= 0),
+        kinds=as_tuple(model.geom_type),
+        links=as_tuple(model.geom_bodyid - 1),
+        contype=as_tuple(model.geom_contype),
+        conaffinity=as_tuple(model.geom_conaffinity),
         explicit=tuple(zip(model.pair_geom1.tolist(), model.pair_geom2.tolist())),
         excludes=read_excludes(model),
         filter_parent=flags.filterparent,
     )
-
-
-def _ints(values: np.ndarray) -> tuple[int, ...]:
-    return tuple(values.tolist())
-
-
-_KINDS = (
-    JointKind.FREE,
-    JointKind.SPHERICAL,
-    JointKind.PRISMATIC,
-    JointKind.REVOLUTE,
-)
 
 
 def read_links(model: Any, flags: Flags) -> Links:
@@ -243,67 +211,41 @@ def read_links(model: Any, flags: Flags) -> Links:
     body = slice(1, None)
     # MuJoCo's flag 2: a diagonal mass matrix, only slides.
     translating = (model.body_simple[body] == 2) & (model.body_dofnum[body] > 0)
-    gravcomp = model.body_gravcomp[body]
     return Links(
         names=link_names(model),
-        parents=tuple(int(parent) - 1 for parent in model.body_parentid[body]),
-        translating=tuple(bool(mark) for mark in translating),
-        mocap=tuple(bool(mark) for mark in model.body_mocapid[body] >= 0),
-        pos=model.body_pos[body],
-        quat=model.body_quat[body],
-        mass=model.body_mass[body],
-        com=model.body_ipos[body],
-        inertia=model.body_inertia[body],
-        inertia_quat=model.body_iquat[body],
-        gravity_compensation=gravcomp if flags.passive else np.zeros_like(gravcomp),
+        parents=as_tuple(model.body_parentid[body] - 1),
+        translating=as_tuple(translating),
+        mocap=as_tuple(model.body_mocapid[body] >= 0),
+        **read_fields("body", model, flags, body),
+        **read_fields("inertial", model, flags, body),
     )
 
 
 def read_joints(model: Any, flags: Flags) -> Joints:
     """Convert the joints of a `mujoco.MjModel`."""
-    kinds = tuple(_KINDS[kind] for kind in model.jnt_type)
-    limited = tuple(
-        bool(limited) and flags.limit and kind is not JointKind.FREE
-        for limited, kind in zip(model.jnt_limited, kinds)
+    kinds = tuple(map(JointKind, kind_names("mjtJoint", model.jnt_type)))
+    fields = read_fields("joint", model, flags)
+    # MuJoCo does not limit free joints, and actuator forces only on hinges and slides.
+    fields["limited"] = tuple(
+        own and kind is not JointKind.FREE
+        for own, kind in zip(fields["limited"], kinds)
     )
-    # MuJoCo limits actuator forces only on hinges and slides.
-    force_limited = tuple(
-        bool(limited) and kind.nv == 1
-        for limited, kind in zip(model.jnt_actfrclimited, kinds)
+    fields["force_limited"] = tuple(
+        own and kind.nv == 1 for own, kind in zip(fields["force_limited"], kinds)
     )
-    lifted = flags.passive and bool(np.any(model.body_gravcomp))
-    frictionloss = model.dof_frictionloss * flags.frictionloss
+    if not any(fields["force_limited"]):
+        fields["force_range"] = None
+    if not np.any(model.body_gravcomp):
+        fields["actuator_gravity"] = (False,) * len(kinds)
     return Joints(
         names=element_names(model, "joint"),
         kinds=kinds,
-        links=tuple(int(body) - 1 for body in model.jnt_bodyid),
-        limited=limited,
-        has_friction=tuple(bool(loss > 0) for loss in frictionloss),
-        force_limited=force_limited,
-        actuator_gravity=tuple(bool(mark) and lifted for mark in model.jnt_actgravcomp),
-        anchor=model.jnt_pos,
-        axis=model.jnt_axis,
-        range=model.jnt_range,
-        limit_margin=model.jnt_margin,
-        limit_solref=model.jnt_solref,
-        limit_solimp=model.jnt_solimp,
-        stiffness=model.jnt_stiffness * flags.spring,
+        links=as_tuple(model.jnt_bodyid - 1),
+        has_friction=as_tuple(fields["frictionloss"] > 0),
         ref=model.qpos0,
         spring_ref=model.qpos_spring,
-        damping=model.dof_damping * flags.damper,
-        armature=model.dof_armature,
-        frictionloss=frictionloss,
-        friction_solref=model.dof_solref,
-        friction_solimp=model.dof_solimp,
-        stiffness_poly=_or_none(model.jnt_stiffnesspoly * flags.spring),
-        damping_poly=_or_none(model.dof_dampingpoly * flags.damper),
-        force_range=model.jnt_actfrcrange if any(force_limited) else None,
+        **fields,
     )
-
-
-def _or_none(values: np.ndarray) -> np.ndarray | None:
-    """Return the values, or None if all are zero."""
-    return values if np.any(values) else None
 
 
 def read_meshes(model: Any, contacts: Contacts) -> Meshes:
@@ -315,16 +257,15 @@ def read_meshes(model: Any, contacts: Contacts) -> Meshes:
         return Meshes.none()
     names = element_names(model, "mesh")
     parts = [_read_mesh(model, mesh, mesh in contacts.hulls) for mesh in used]
-    hulls = [part.hull for part in parts]
     return Meshes(
         names=tuple(names[mesh] for mesh in used),
         hulls=HullGraph(
             vertex_starts=_starts([len(part.vertices) for part in parts]),
-            neighbor_starts=_starts(_joined([hull.neighbors.sizes for hull in hulls])),
-            neighbors=_joined([hull.neighbors.entries for hull in hulls]),
-            polygon_starts=_starts([len(hull.polygons.sizes) for hull in hulls]),
-            corner_starts=_starts(_joined([hull.polygons.sizes for hull in hulls])),
-            corners=_joined([hull.polygons.entries for hull in hulls]),
+            neighbor_starts=_starts(_joined([part.neighbors.sizes for part in parts])),
+            neighbors=_joined([part.neighbors.entries for part in parts]),
+            polygon_starts=_starts([len(part.polygons.sizes) for part in parts]),
+            corner_starts=_starts(_joined([part.polygons.sizes for part in parts])),
+            corners=_joined([part.polygons.entries for part in parts]),
             reference=np.concatenate(
                 [reference_vertices(part.vertices) for part in parts]
             ),
@@ -354,8 +295,8 @@ def read_height_fields(model: Any, contacts: Contacts, capacity: int) -> HeightF
         heights.append(model.hfield_data[start:stop].astype(float) * scale)
     return HeightFields(
         names=tuple(names[field] for field in used),
-        rows=tuple(int(rows[field]) for field in used),
-        columns=tuple(int(columns[field]) for field in used),
+        rows=as_tuple(rows[used]),
+        columns=as_tuple(columns[used]),
         heights=np.concatenate(heights),
         size=model.hfield_size[used][:, [0, 1, 3]],
         capacity=(capacity,) * len(used),
@@ -372,19 +313,13 @@ class _Lists(NamedTuple):
 _NO_LISTS = _Lists(np.empty(0, int), np.empty(0, int))
 
 
-class _Hull(NamedTuple):
-    """A convex hull; vertex indices are relative to its first vertex."""
-
-    neighbors: _Lists
-    polygons: _Lists
-
-
 class _Mesh(NamedTuple):
-    """A mesh as `Meshes` stores it."""
+    """A mesh as `Meshes` stores it; `neighbors` and `polygons` are those of its hull."""
 
     vertices: np.ndarray
     others: np.ndarray
-    hull: _Hull
+    neighbors: _Lists
+    polygons: _Lists
     faces: np.ndarray
     order: np.ndarray
 
@@ -392,44 +327,41 @@ class _Mesh(NamedTuple):
 def _read_mesh(model: Any, mesh: int, is_solid: bool) -> _Mesh:
     start, count = int(model.mesh_vertadr[mesh]), int(model.mesh_vertnum[mesh])
     points = model.mesh_vert[start : start + count].astype(float)
-    members, neighbors = _graph(model, mesh) if is_solid else (np.empty(0, int), None)
-    # MuJoCo orders the vertices of a hull as Qhull does. In the order of the file, they
-    # are the same after `write_mjcf`.
-    on_hull = np.zeros(count, bool)
-    on_hull[members] = True
-    ranked, rest = np.flatnonzero(on_hull), np.flatnonzero(~on_hull)
-    order = np.empty(count, int)
-    order[np.concatenate([ranked, rest])] = np.arange(count)
-    own = _NO_LISTS
-    if neighbors is not None:
-        taken = _chosen(neighbors, np.argsort(members))
-        own = _Lists(taken.sizes, order[members[taken.entries]])
-    polygons = _NO_LISTS
-    vertices = points[ranked]
+    members, neighbors, polygons = np.empty(0, int), _NO_LISTS, _NO_LISTS
     if is_solid:
-        found = _polygons(model, mesh)
-        polygons = _outward(vertices, _Lists(found.sizes, order[found.entries]))
+        members, neighbors = _neighbors(model, mesh)
+        polygons = _polygons(model, mesh)
+    rest = np.setdiff1d(np.arange(count), members)
+    order = np.argsort(np.concatenate([members, rest]))
+    neighbors, polygons = (
+        _Lists(each.sizes, order[each.entries]) for each in (neighbors, polygons)
+    )
     first, size = int(model.mesh_faceadr[mesh]), int(model.mesh_facenum[mesh])
-    faces = order[model.mesh_face[first : first + size]]
-    return _Mesh(vertices, points[rest], _Hull(own, polygons), faces, order)
+    return _Mesh(
+        vertices=points[members],
+        others=points[rest],
+        neighbors=neighbors,
+        polygons=_outward(points[members], polygons),
+        faces=order[model.mesh_face[first : first + size]],
+        order=order,
+    )
 
 
-def _graph(model: Any, mesh: int) -> tuple[np.ndarray, _Lists | None]:
-    """Return the vertices of the hull, and the positions of their neighbors in this
-    list.
+def _neighbors(model: Any, mesh: int) -> tuple[np.ndarray, _Lists]:
+    """Return the vertices of the hull, and the neighbors of each.
 
-    MuJoCo's layout: numbers of vertices and faces, starts of the lists of neighbors,
-    vertices, lists of neighbors that end with -1, faces."""
+    MuJoCo orders the vertices as Qhull does. In the order of the file, as here, they are
+    the same after `write_mjcf`. MuJoCo's layout: numbers of vertices and faces, starts of
+    the lists of neighbors, vertices, lists of neighbors that end with -1, faces."""
     start = int(model.mesh_graphadr[mesh])
-    if start < 0:
-        return np.empty(0, int), None
     count, faces = model.mesh_graph[start : start + 2].tolist()
     stop = start + 2 + 3 * count + 3 * faces
     graph = model.mesh_graph[start + 2 : stop].astype(int)
     starts, members, lists = np.split(graph, [count, 2 * count])
-    ends = np.append(starts[1:], len(lists)) - 1
-    sizes = ends - starts
-    return members, _Lists(sizes, lists[_spans(starts, sizes)])
+    sizes = np.append(starts[1:], len(lists)) - 1 - starts
+    rank = np.argsort(members)
+    places = lists[_spans(starts[rank], sizes[rank])]
+    return members[rank], _Lists(sizes[rank], members[places])
 
 
 def _polygons(model: Any, mesh: int) -> _Lists:
@@ -456,13 +388,6 @@ def _outward(vertices: np.ndarray, polygons: _Lists) -> _Lists:
     place = np.arange(len(entries))
     mirrored = np.repeat(2 * starts + sizes - 1, sizes) - place
     return _Lists(sizes, entries[np.where(np.repeat(inward, sizes), mirrored, place)])
-
-
-def _chosen(lists: _Lists, index: np.ndarray) -> _Lists:
-    """Return the lists with these numbers."""
-    sizes = lists.sizes[index]
-    starts = _starts(lists.sizes)[index]
-    return _Lists(sizes, lists.entries[_spans(starts, sizes)])
 
 
 def _spans(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:

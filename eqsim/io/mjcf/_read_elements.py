@@ -1,6 +1,6 @@
 """Reading of equality constraints, sites, tendons and sensors."""
 
-import functools
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,41 +24,36 @@ from ...model.kinds import AnyKind
 from ...model.pairs import measured_kinds
 from ...model.sensor_kinds import Attachment
 from ._read_bodies import Contacts
-from .mujoco_names import element_names, engine, Flags
+from ._table import as_tuple, read_fields
+from .mujoco_names import element_names, engine, Flags, kind_names
 
 
 def read_equalities(model: Any, flags: Flags) -> Equalities:
     """Convert the equality constraints of a `mujoco.MjModel`."""
-    mujoco = engine()
     kept = np.flatnonzero(simulated_equalities(model) & flags.equality)
-    kinds = [EqualityKind(int(kind)) for kind in model.eq_type[kept]]
-    at_sites = model.eq_objtype[kept] == int(mujoco.mjtObj.mjOBJ_SITE)
-    first, second = model.eq_obj1id[kept], model.eq_obj2id[kept]
-    data = model.eq_data[kept]
-    links = np.array(
-        [kind in (EqualityKind.CONNECT, EqualityKind.WELD) for kind in kinds]
+    types, data = model.eq_type[kept], model.eq_data[kept]
+    weld, connect = (
+        types == k.value for k in (EqualityKind.WELD, EqualityKind.CONNECT)
     )
+    pulls, is_weld = weld | connect, weld[:, None]
+    at_sites = kind_names("mjtObj", model.eq_objtype[kept]) == "site"
+    objects = np.stack([model.eq_obj1id[kept], model.eq_obj2id[kept]], axis=1)
     # MuJoCo's body 0 is the world, which is link -1.
-    shift = np.where(links & ~at_sites, 1, 0) if len(kept) else 0
-    weld = np.array([kind is EqualityKind.WELD for kind in kinds], bool)[:, None]
-    connect = np.array([kind is EqualityKind.CONNECT for kind in kinds], bool)[:, None]
+    objects = objects - (pulls & ~at_sites)[:, None].astype(int)
     one, two = data[:, :3], data[:, 3:6]
-    anchor1 = np.where(weld, two, one) * (weld | connect)
-    anchor2 = np.where(weld, one, two) * (weld | connect)
-    polynomial = ~(weld | connect)
+    anchors = [np.where(is_weld, two, one), np.where(is_weld, one, two)]
     names = element_names(model, "equality")
     return Equalities(
         names=tuple(names[k] for k in kept),
-        kinds=tuple(kinds),
-        objects=tuple((int(a), int(b)) for a, b in zip(first - shift, second - shift)),
-        at_sites=tuple(bool(mark) for mark in at_sites),
+        kinds=tuple(EqualityKind(kind) for kind in types.tolist()),
+        objects=tuple((first, second) for first, second in objects.tolist()),
+        at_sites=as_tuple(at_sites),
         active=model.eq_active0[kept].astype(float),
-        anchors=np.stack([anchor1, anchor2], axis=1),
-        relative_quat=np.where(weld, data[:, 6:10], [1.0, 0.0, 0.0, 0.0]),
-        torque_scale=np.where(weld[:, 0], data[:, 10], 1.0),
-        coefficients=data[:, :5] * polynomial,
-        solref=model.eq_solref[kept],
-        solimp=model.eq_solimp[kept],
+        anchors=np.stack(anchors, axis=1) * pulls[:, None, None],
+        relative_quat=np.where(is_weld, data[:, 6:10], [1.0, 0.0, 0.0, 0.0]),
+        torque_scale=np.where(weld, data[:, 10], 1.0),
+        coefficients=data[:, :5] * ~pulls[:, None],
+        **read_fields("equality", model, flags, kept),
     )
 
 
@@ -67,65 +62,48 @@ def simulated_equalities(model: Any) -> np.ndarray:
     return model.eq_type <= EqualityKind.TENDON.value
 
 
-def read_sites(model: Any) -> Sites:
+_SITE_KINDS = {kind.value: kind for kind in GeomKind if kind is not GeomKind.MESH}
+
+
+def read_sites(model: Any, flags: Flags) -> Sites:
     """Convert the sites of a `mujoco.MjModel`."""
-    box = GeomKind.BOX
-    known = {kind.value: kind for kind in GeomKind if kind is not GeomKind.MESH}
     return Sites(
         names=element_names(model, "site"),
         # A mesh, whose shape is used only by touch sensors, becomes its box.
-        kinds=tuple(known.get(int(kind), box) for kind in model.site_type),
-        links=tuple(int(body) - 1 for body in model.site_bodyid),
-        pos=model.site_pos,
-        quat=model.site_quat,
-        size=model.site_size,
+        kinds=tuple(_SITE_KINDS.get(kind, GeomKind.BOX) for kind in model.site_type),
+        links=as_tuple(model.site_bodyid - 1),
+        **read_fields("site", model, flags),
     )
 
 
 def read_tendons(model: Any, flags: Flags, contacts: Contacts) -> Tendons:
     """Convert the tendons of a `mujoco.MjModel`."""
-    stiffness = model.tendon_stiffness * flags.spring
-    stiffness_poly = model.tendon_stiffnesspoly * flags.spring
-    damping = model.tendon_damping * flags.damper
-    damping_poly = model.tendon_dampingpoly * flags.damper
-    frictionloss = model.tendon_frictionloss * flags.frictionloss
+    fields = read_fields("tendon", model, flags)
+    acts = {
+        name: (fields[name] != 0) | np.any(fields[f"{name}_poly"] != 0, axis=-1)
+        for name in ("stiffness", "damping")
+    }
     damps, has_armature = passive_actuators(model, flags)
-    has_damping = (damping != 0) | np.any(damping_poly != 0, axis=-1) | damps
     automatic = _rests_at_reference(model)
-    kinds = engine().mjtWrap
-    joint, pulley = int(kinds.mjWRAP_JOINT), int(kinds.mjWRAP_PULLEY)
+    wraps = kind_names("mjtWrap", model.wrap_type)
     return Tendons(
         names=element_names(model, "tendon"),
         paths=_paths(model, contacts),
-        limited=_bools(model.tendon_limited.astype(bool) & flags.limit),
-        has_spring=_bools((stiffness != 0) | np.any(stiffness_poly != 0, axis=-1)),
-        has_damping=_bools(has_damping),
-        has_friction=_bools(frictionloss > 0),
-        has_armature=_bools((model.tendon_armature != 0) | has_armature),
-        rests_at_reference=_bools(automatic),
-        actuator_force_limited=_bools(model.tendon_actfrclimited),
-        coef=model.wrap_prm[model.wrap_type == joint],
-        divisor=model.wrap_prm[model.wrap_type == pulley],
-        range=model.tendon_range,
-        limit_margin=model.tendon_margin,
-        limit_solref=model.tendon_solref_lim,
-        limit_solimp=model.tendon_solimp_lim,
-        stiffness=stiffness,
-        stiffness_poly=stiffness_poly,
-        damping=damping,
-        damping_poly=damping_poly,
+        has_spring=as_tuple(acts["stiffness"]),
+        has_damping=as_tuple(acts["damping"] | damps),
+        has_friction=as_tuple(fields["frictionloss"] > 0),
+        has_armature=as_tuple((fields["armature"] != 0) | has_armature),
+        rests_at_reference=as_tuple(automatic),
+        coef=model.wrap_prm[wraps == "joint"],
+        divisor=model.wrap_prm[wraps == "pulley"],
         spring_length=np.where(automatic[:, None], 0.0, model.tendon_lengthspring),
-        armature=model.tendon_armature,
-        frictionloss=frictionloss,
-        friction_solref=model.tendon_solref_fri,
-        friction_solimp=model.tendon_solimp_fri,
-        actuator_force_range=model.tendon_actfrcrange,
+        **fields,
     )
 
 
 def passive_actuators(model: Any, flags: Flags) -> tuple[np.ndarray, np.ndarray]:
     """Return true for tendons with damping, or armature, of actuators."""
-    on_tendon = model.actuator_trntype == int(engine().mjtTrn.mjTRN_TENDON)
+    on_tendon = kind_names("mjtTrn", model.actuator_trntype) == "tendon"
     poly = np.any(model.actuator_dampingpoly != 0, axis=-1)
     damps = ((model.actuator_damping != 0) | poly) & flags.damper
     marks = []
@@ -151,31 +129,19 @@ def _rests_at_reference(model: Any) -> np.ndarray:
 
 
 def _paths(model: Any, contacts: Contacts) -> tuple[tuple[PathPoint, ...], ...]:
-    wraps = engine().mjtWrap
-    kinds = {
-        int(wraps.mjWRAP_JOINT): WrapKind.JOINT,
-        int(wraps.mjWRAP_SITE): WrapKind.SITE,
-        int(wraps.mjWRAP_PULLEY): WrapKind.PULLEY,
-    }
-
-    objects, types = model.wrap_objid.tolist(), model.wrap_type.tolist()
+    wraps = kind_names("mjtWrap", model.wrap_type)
 
     def point(k: int) -> PathPoint:
-        index, kind = objects[k], kinds.get(types[k], WrapKind.GEOM)
-        if kind is WrapKind.PULLEY:
-            return PathPoint(kind)
-        if kind is WrapKind.GEOM:
-            return PathPoint(
-                kind, int(contacts.places[index]), round(model.wrap_prm[k])
-            )
-        return PathPoint(kind, index)
+        kind, index = wraps[k], int(model.wrap_objid[k])
+        if kind == "pulley":
+            return PathPoint(WrapKind.PULLEY)
+        if kind in ("joint", "site"):
+            return PathPoint(WrapKind(kind), index)
+        side = round(model.wrap_prm[k])
+        return PathPoint(WrapKind.GEOM, int(contacts.places[index]), side)
 
     ends = zip(model.tendon_adr.tolist(), model.tendon_num.tolist())
     return tuple(tuple(point(k) for k in range(a, a + n)) for a, n in ends)
-
-
-def _bools(values: Any) -> tuple[bool, ...]:
-    return tuple(bool(value) for value in values)
 
 
 # MuJoCo's names of types that differ from the elements of MJCF.
@@ -188,6 +154,8 @@ _OTHER_NAMES = {
 }
 _Kinds = frozenset[tuple[AnyKind, AnyKind]]
 _DISTANCES = (SensorKind.DISTANCE, SensorKind.NORMAL, SensorKind.FROM_TO)
+# MuJoCo's names of the objects of sensors.
+_OBJECTS = {"unknown", *(each.value for each in SensorObject)}
 
 
 class _Sensor(NamedTuple):
@@ -198,54 +166,60 @@ class _Sensor(NamedTuple):
     - `type_name`: MuJoCo's name of its type.
     - `kind`: its kind, None if it is not supported.
     - `waits`: true if it has a delay or an interval.
-    - `ends`: types and indices of its object and its reference.
+    - `ends`: names of the kinds, and indices, of its object and its reference.
     """
 
     type_name: str
     kind: SensorKind | None
     waits: bool
-    ends: tuple[tuple[int, int], tuple[int, int]]
+    ends: tuple[tuple[str, int], tuple[str, int]]
 
 
 def read_sensors(model: Any, contacts: Contacts) -> Sensors:
     """Convert the supported sensors of a `mujoco.MjModel`."""
     reasons = problems(model, contacts)
     kept = [k for k, reason in enumerate(reasons) if reason is None]
-    every = _sensors(model)
+    every, names = _sensors(model), element_names(model, "sensor")
     chosen = [every[k] for k in kept]
     kinds = [sensor.kind for sensor in chosen]
-    names = element_names(model, "sensor")
     cutoff = model.sensor_cutoff[kept]
-    params = model.sensor_intprm[kept].tolist()
-    is_contact = [kind is SensorKind.CONTACT for kind in kinds]
-    is_ray = [kind is SensorKind.RANGEFINDER for kind in kinds]
+    parameters = model.sensor_intprm[kept].tolist()
+
+    def of(kind: SensorKind) -> list[list[int]]:
+        return [x if own is kind else [0, 0, 0] for x, own in zip(parameters, kinds)]
+
+    contact, rays = of(SensorKind.CONTACT), of(SensorKind.RANGEFINDER)
     reductions = tuple(ContactReduction)
     return Sensors(
         names=tuple(names[k] for k in kept),
         kinds=tuple(kind for kind in kinds if kind is not None),
         objects=tuple(_attachment(contacts, *sensor.ends[0]) for sensor in chosen),
         references=tuple(_attachment(contacts, *sensor.ends[1]) for sensor in chosen),
-        limited=tuple((cutoff > 0).tolist()),
-        contact_data=tuple(
-            _fields(ContactData, row[0]) if mark else ()
-            for row, mark in zip(params, is_contact)
-        ),
-        contact_reductions=tuple(
-            reductions[row[1] if mark else 0] for row, mark in zip(params, is_contact)
-        ),
-        contact_slots=tuple(
-            row[2] if mark else 0 for row, mark in zip(params, is_contact)
-        ),
-        ray_data=tuple(
-            _fields(RayData, row[0]) if mark else ()
-            for row, mark in zip(params, is_ray)
-        ),
-        ray_geoms=_ray_geoms(model, contacts) if any(is_ray) else (),
+        limited=as_tuple(cutoff > 0),
+        contact_data=tuple(_members(ContactData, mask) for mask, *_ in contact),
+        contact_reductions=tuple(reductions[number] for _, number, *_ in contact),
+        contact_slots=tuple(slots for _, _, slots, *_ in contact),
+        ray_data=tuple(_members(RayData, mask) for mask, *_ in rays),
+        ray_geoms=as_tuple(np.flatnonzero(visible(model)[contacts.kept]))
+        if SensorKind.RANGEFINDER in kinds
+        else (),
         cutoff=cutoff,
         magnetic=np.array(model.opt.magnetic)
         if SensorKind.MAGNETOMETER in kinds
         else None,
     )
+
+
+def _members(kind: Any, mask: int) -> tuple:
+    return tuple(each for bit, each in enumerate(kind) if mask & (1 << bit))
+
+
+def _attachment(contacts: Contacts, kind: str, index: int) -> Attachment:
+    if index < 0 or kind == "unknown":
+        return SensorObject.NONE, -1
+    if kind in ("body", "xbody"):
+        index -= 1
+    return SensorObject(kind), int(contacts.places[index]) if kind == "geom" else index
 
 
 def problems(model: Any, contacts: Contacts) -> list[str | None]:
@@ -262,26 +236,28 @@ def _problem(
         return sensor.type_name
     if sensor.waits:
         return "delay or interval"
-    objects = _known_objects()
-    for sort, _ in sensor.ends:
-        if sort not in objects:
-            return f"attached to a {_object_name(sort)}"
-    for sort, index in sensor.ends:
-        if objects[sort] is SensorObject.GEOM and not _is_kept(contacts, index):
+    for target, index in sensor.ends:
+        if target not in _OBJECTS:
+            return f"attached to a {target}"
+        if target == "geom" and (index < 0 or contacts.places[index] < 0):
             return "attached to a shape that is left out"
-    if kind in (SensorKind.FORCE, SensorKind.TORQUE) and _at_world(model, sensor):
-        return "attached to the world, on which no parent acts"
+    if kind in (SensorKind.FORCE, SensorKind.TORQUE):
+        if model.site_bodyid[sensor.ends[0][1]] == 0:
+            return "attached to the world, on which no parent acts"
     if kind is SensorKind.CONTACT and contacts.has_gaps:
         return "contact gaps"
     if kind in (SensorKind.TOUCH, SensorKind.INSIDE_SITE, SensorKind.CONTACT):
-        return _shape_problem(model, sensor)
+        # They use the shape of a site.
+        target, index = sensor.ends[kind is SensorKind.INSIDE_SITE]
+        if target == "site" and int(model.site_type[index]) not in _SITE_KINDS:
+            return "site of unknown shape"
     if kind in _DISTANCES:
         return _distance_problem(model, contacts, measured, sensor)
     return None
 
 
 def hidden_shapes(model: Any, contacts: Contacts) -> np.ndarray:
-    """Return the geoms that rays of rangefinders would hit, but that are not part of the
+    """Return true for geoms that rays of rangefinders would hit, but that are not part of the
     system."""
     reasons = problems(model, contacts)
     sites = [
@@ -294,7 +270,7 @@ def hidden_shapes(model: Any, contacts: Contacts) -> np.ndarray:
     seen = np.full(model.ngeom, len(bodies) > 1)
     if len(bodies) == 1:
         seen = model.geom_bodyid != bodies[0]
-    return np.flatnonzero(visible(model) & (contacts.places < 0) & seen)
+    return visible(model) & (contacts.places < 0) & seen
 
 
 def visible(model: Any) -> np.ndarray:
@@ -307,76 +283,20 @@ def visible(model: Any) -> np.ndarray:
 
 
 def _sensors(model: Any) -> list[_Sensor]:
-    members = engine().mjtSensor.__members__
-    types = {
-        int(k): name.removeprefix("mjSENS_").lower() for name, k in members.items()
-    }
     known = {kind.value: kind for kind in SensorKind}
-    # Names in MJCF of the types, by number.
-    names = types | {k: _OTHER_NAMES[x] for k, x in types.items() if x in _OTHER_NAMES}
-    kinds = {k: known.get(name) for k, name in names.items()}
+    known |= {name: known[word] for name, word in _OTHER_NAMES.items()}
     waits = (model.sensor_delay > 0) | np.any(model.sensor_interval > 0, axis=1)
-    objects = zip(model.sensor_objtype.tolist(), model.sensor_objid.tolist())
-    references = zip(model.sensor_reftype.tolist(), model.sensor_refid.tolist())
-    rows = zip(model.sensor_type.tolist(), waits.tolist(), zip(objects, references))
-    return [_Sensor(types[k], kinds[k], wait, ends) for k, wait, ends in rows]
-
-
-def _object_name(kind: int) -> str:
-    return engine().mjtObj(kind).name.removeprefix("mjOBJ_").lower()
-
-
-@functools.cache
-def _known_objects() -> dict[int, SensorObject]:
-    objects = engine().mjtObj
-    return {
-        int(objects.mjOBJ_UNKNOWN): SensorObject.NONE,
-        int(objects.mjOBJ_BODY): SensorObject.INERTIA,
-        int(objects.mjOBJ_XBODY): SensorObject.LINK,
-        int(objects.mjOBJ_GEOM): SensorObject.GEOM,
-        int(objects.mjOBJ_SITE): SensorObject.SITE,
-        int(objects.mjOBJ_JOINT): SensorObject.JOINT,
-        int(objects.mjOBJ_TENDON): SensorObject.TENDON,
-        int(objects.mjOBJ_ACTUATOR): SensorObject.ACTUATOR,
-    }
-
-
-def _attachment(contacts: Contacts, kind: int, index: int) -> Attachment:
-    found = _known_objects()[kind]
-    if index < 0 or found is SensorObject.NONE:
-        return SensorObject.NONE, -1
-    if found in (SensorObject.INERTIA, SensorObject.LINK):
-        return found, index - 1
-    if found is SensorObject.GEOM:
-        return found, int(contacts.places[index])
-    return found, index
-
-
-def _fields(kind: Any, mask: Any) -> tuple:
-    return tuple(each for bit, each in enumerate(kind) if int(mask) & (1 << bit))
-
-
-def _ray_geoms(model: Any, contacts: Contacts) -> tuple[int, ...]:
-    return tuple(np.flatnonzero(visible(model)[contacts.kept]).tolist())
-
-
-def _at_world(model: Any, sensor: _Sensor) -> bool:
-    return int(model.site_bodyid[sensor.ends[0][1]]) == 0
-
-
-def _is_kept(contacts: Contacts, geom: int) -> bool:
-    return geom >= 0 and bool(contacts.places[geom] >= 0)
-
-
-def _shape_problem(model: Any, sensor: _Sensor) -> str | None:
-    """Test if a sensor uses the shape of a site that is a mesh."""
-    known = {each.value for each in GeomKind if each is not GeomKind.MESH}
-    inside = sensor.kind is SensorKind.INSIDE_SITE
-    for target, index in sensor.ends[1:] if inside else sensor.ends[:1]:
-        is_site = _known_objects()[target] is SensorObject.SITE
-        if is_site and int(model.site_type[index]) not in known:
-            return "site of unknown shape"
-    return None
+    objects = kind_names("mjtObj", model.sensor_objtype).tolist()
+    references = kind_names("mjtObj", model.sensor_reftype).tolist()
+    types = kind_names("mjtSensor", model.sensor_type).tolist()
+    ends = zip(
+        zip(objects, model.sensor_objid.tolist()),
+        zip(references, model.sensor_refid.tolist()),
+    )
+    return [
+        _Sensor(name, known.get(name), wait, pair)
+        for name, wait, pair in zip(types, waits.tolist(), ends)
+    ]
 
 
 def _distance_problem(
@@ -385,28 +305,20 @@ def _distance_problem(
     """Return the kinds of the first two shapes whose distance cannot be computed."""
     one, two = (_geoms_of(model, *end) for end in sensor.ends)
     kinds = {each.value: each for each in GeomKind}
-    for a in one:
-        for b in two:
-            pair = sorted((int(model.geom_type[a]), int(model.geom_type[b])))
-            if pair == [0, 0]:
-                continue  # Two planes have no distance.
-            both = tuple(kinds.get(each) for each in pair)
-            solid = [model.geom_dataid[g] for g in (a, b) if _is_mesh(model, g)]
-            if not contacts.hulls.issuperset(solid):
-                return "distance of a mesh without a convex hull"
-            if both not in measured:
-                shapes = engine().mjtGeom
-                words = [shapes(each).name[7:].lower() for each in pair]
-                return f"distance of {words[0]} and {words[1]}"
+    for a, b in itertools.product(one, two):
+        pair = sorted((int(model.geom_type[a]), int(model.geom_type[b])))
+        if pair == [GeomKind.PLANE.value] * 2:
+            continue  # Two planes have no distance.
+        meshes = [g for g in (a, b) if model.geom_type[g] == GeomKind.MESH.value]
+        if not contacts.hulls.issuperset(model.geom_dataid[meshes].tolist()):
+            return "distance of a mesh without a convex hull"
+        if tuple(kinds.get(each) for each in pair) not in measured:
+            return f"distance of {' and '.join(kind_names('mjtGeom', pair))}"
     return None
 
 
-def _is_mesh(model: Any, geom: int) -> bool:
-    return int(model.geom_type[geom]) == GeomKind.MESH.value
-
-
-def _geoms_of(model: Any, kind: int, index: int) -> list[int]:
-    if kind == int(engine().mjtObj.mjOBJ_GEOM):
-        return [index]
+def _geoms_of(model: Any, kind: str, index: int) -> range:
+    if kind == "geom":
+        return range(index, index + 1)
     start = int(model.body_geomadr[index])
-    return list(range(start, start + int(model.body_geomnum[index])))
+    return range(start, start + int(model.body_geomnum[index]))

@@ -4,8 +4,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...model import Keyframes
-
 
 def engine() -> Any:
     """Return the module `mujoco`, whose names type checkers do not know."""
@@ -14,23 +12,18 @@ def engine() -> Any:
     return mujoco
 
 
-# For each kind of element, its count, its object type, and the array of its bodies.
-_KINDS = {
-    "body": ("nbody", "mjOBJ_BODY", None),
-    "joint": ("njnt", "mjOBJ_JOINT", "jnt_bodyid"),
-    "geom": ("ngeom", "mjOBJ_GEOM", "geom_bodyid"),
-    "site": ("nsite", "mjOBJ_SITE", "site_bodyid"),
-    "actuator": ("nactuator", "mjOBJ_ACTUATOR", None),
-    "tendon": ("ntendon", "mjOBJ_TENDON", None),
-    "equality": ("neq", "mjOBJ_EQUALITY", None),
-    "sensor": ("nsensor", "mjOBJ_SENSOR", None),
-    "key": ("nkey", "mjOBJ_KEY", None),
-    "pair": ("npair", "mjOBJ_PAIR", None),
-    "flex": ("nflex", "mjOBJ_FLEX", None),
-    "mesh": ("nmesh", "mjOBJ_MESH", None),
-    "hfield": ("nhfield", "mjOBJ_HFIELD", None),
-    "skin": ("nskin", "mjOBJ_SKIN", None),
-}
+def kind_names(enumeration: str, numbers: Any) -> np.ndarray:
+    """Return MuJoCo's names of members of one of its enumerations, without prefix:
+    `kind_names("mjtGain", [0])` is `["fixed"]`."""
+    members = getattr(engine(), enumeration).__members__.items()
+    names = {
+        int(k): name.split("_", 1)[1].lower() for name, k in members if "_" in name
+    }
+    return np.array([names[int(k)] for k in numbers], str)
+
+
+# Kinds of elements whose arrays have another prefix in `mujoco.MjModel`.
+_PREFIXES = {"joint": "jnt", "equality": "eq"}
 
 
 def element_names(model: Any, kind: str) -> tuple[str, ...]:
@@ -54,10 +47,10 @@ def described(model: Any, kind: str) -> tuple[str, ...]:
     """Return the names of all elements of one kind for messages: quoted, and with the
     body if the name is generated."""
     given, names = _given(model, kind), element_names(model, kind)
-    where = _KINDS[kind][2]
-    if where is None:
+    owners = getattr(model, f"{_PREFIXES.get(kind, kind)}_bodyid", None)
+    if owners is None:
         return tuple(f'"{name}"' for name in names)
-    bodies, owners = element_names(model, "body"), getattr(model, where)
+    bodies = element_names(model, "body")
     return tuple(
         f'"{name}"' if own else f'"{name}" of body "{bodies[body]}"'
         for name, own, body in zip(names, given, owners)
@@ -66,10 +59,9 @@ def described(model: Any, kind: str) -> tuple[str, ...]:
 
 def _given(model: Any, kind: str) -> list[str]:
     mujoco = engine()
-    count, kind_of_object, _ = _KINDS[kind]
-    number = getattr(mujoco.mjtObj, kind_of_object)
-    names = (mujoco.mj_id2name(model, number, k) for k in range(getattr(model, count)))
-    return [name or "" for name in names]
+    number = mujoco.mjtObj.__members__[f"mjOBJ_{kind.upper()}"]
+    count = getattr(model, f"n{_PREFIXES.get(kind, kind)}")
+    return [mujoco.mj_id2name(model, number, k) or "" for k in range(count)]
 
 
 def _filled(given: list[str], kind: str) -> tuple[str, ...]:
@@ -92,7 +84,6 @@ class Flags(NamedTuple):
 
     - `contact`, `limit`, `frictionloss`, `equality`: kinds of constraints.
     - `spring`, `damper`: joint springs and dampers.
-    - `passive`: gravity compensation and fluid forces.
     - `gravity`, `actuation`, `clampctrl`, `filterparent`, `refsafe`, `eulerdamp`: flags
         with the meaning of MJCF.
     """
@@ -103,7 +94,6 @@ class Flags(NamedTuple):
     equality: bool
     spring: bool
     damper: bool
-    passive: bool
     gravity: bool
     actuation: bool
     clampctrl: bool
@@ -111,38 +101,20 @@ class Flags(NamedTuple):
     refsafe: bool
     eulerdamp: bool
 
+    @property
+    def passive(self) -> bool:
+        """True if there are gravity compensation and fluid forces."""
+        return self.spring or self.damper
+
 
 def read_flags(model: Any) -> Flags:
     """Read the flags of a `mujoco.MjModel`."""
-    mujoco = engine()
-    bit = mujoco.mjtDisableBit
-
-    def on(*bits) -> bool:
-        return not any(model.opt.disableflags & int(each) for each in bits)
-
-    return Flags(
-        contact=on(bit.mjDSBL_CONTACT, bit.mjDSBL_CONSTRAINT),
-        limit=on(bit.mjDSBL_LIMIT, bit.mjDSBL_CONSTRAINT),
-        frictionloss=on(bit.mjDSBL_FRICTIONLOSS, bit.mjDSBL_CONSTRAINT),
-        equality=on(bit.mjDSBL_EQUALITY, bit.mjDSBL_CONSTRAINT),
-        spring=on(bit.mjDSBL_SPRING),
-        damper=on(bit.mjDSBL_DAMPER),
-        passive=on(bit.mjDSBL_SPRING) or on(bit.mjDSBL_DAMPER),
-        gravity=on(bit.mjDSBL_GRAVITY),
-        actuation=on(bit.mjDSBL_ACTUATION),
-        clampctrl=on(bit.mjDSBL_CLAMPCTRL),
-        filterparent=on(bit.mjDSBL_FILTERPARENT),
-        refsafe=on(bit.mjDSBL_REFSAFE),
-        eulerdamp=on(bit.mjDSBL_EULERDAMP),
-    )
-
-
-def read_keyframes(model: Any) -> Keyframes:
-    """Convert the keyframes of a `mujoco.MjModel`, without their times."""
-    return Keyframes(
-        names=element_names(model, "key"),
-        q=np.array(model.key_qpos),
-        qd=np.array(model.key_qvel),
-        act=np.array(model.key_act),
-        ctrl=np.array(model.key_ctrl),
-    )
+    bits = engine().mjtDisableBit.__members__
+    off = {
+        name
+        for name in Flags._fields
+        if model.opt.disableflags & int(bits[f"mjDSBL_{name.upper()}"])
+    }
+    if model.opt.disableflags & int(bits["mjDSBL_CONSTRAINT"]):
+        off |= {"contact", "limit", "frictionloss", "equality"}
+    return Flags(*(name not in off for name in Flags._fields))
