@@ -29,6 +29,7 @@ interface. The files, in reading order:
 - `_schedule.py`: order, and places in scratch memory.
 - `_llvm.py`, `_emit.py`: LLVM IR of scalar operations and of chunks.
 - `_ffi.py`, `_runtime.py`: XLA's structures; what XLA calls, threads, loops over the batch.
+- `_influence.py`: which elements of its arguments a function varies with.
 - `_assumptions.py`: numbers of a robot that are assumed to be 0, 1 or -1.
 - `_compile.py`, `_object.py`: LLVM, the store of machine code, and its keys.
 
@@ -38,6 +39,7 @@ Nothing here knows of robots. Only the modules of layer 0 beside this package (`
 
 from ._assumptions import pattern_of as pattern_of
 from ._compile import CompileError as CompileError
+from ._influence import influences as influences
 from ._passes import Function as Function
 from ._programs import (
     call as call,
