@@ -53,8 +53,8 @@ def inactive_parameters(sys: System) -> Inactive:
     ranks, paths = array_ranks(sys), [_name(path) for path, _ in leaves]
     pairs = [(x, x.ndim - ranks[path]) for path, (_, x) in zip(paths, leaves)]
     entries = tuple((x.shape[batch:], x.dtype) for x, batch in pairs)
-    plain = jtu.tree_structure(eqx.filter(sys.without_pattern(), _is_array))
-    found = _inactive_entries(plain, entries, bool(jax.config.read("jax_enable_x64")))
+    double = bool(jax.config.read("jax_enable_x64"))
+    found = _inactive_entries(structure, entries, double)
     masks, reasons = [], {}
     for path, (x, _), mask in zip(paths, pairs, found, strict=True):
         mask = np.array(np.broadcast_to(mask, x.shape))
@@ -75,9 +75,9 @@ def _inactive_entries(structure, entries: tuple, double: bool) -> list[np.ndarra
     del double
     leaves = [jax.ShapeDtypeStruct(*entry) for entry in entries]
     sys = jtu.tree_unflatten(structure, leaves)
-    vector = lambda *shape: jax.ShapeDtypeStruct(shape, sys.dt.dtype)
-    state = vector(sys.nq), vector(sys.nv), vector(sys.na)
-    flags = influences(_step, sys, *state, vector(sys.nu), vector(sys.nlink, 6))
+    sizes = sys.nq, sys.nv, sys.na, sys.nu
+    inputs = [jax.ShapeDtypeStruct((size,), sys.dt.dtype) for size in sizes]
+    flags = influences(_step, sys, *inputs)
     tables = _unread_tables(sys)
     paths = [_name(path) for path, _ in jtu.tree_leaves_with_path(sys)]
     return [
@@ -85,10 +85,10 @@ def _inactive_entries(structure, entries: tuple, double: bool) -> list[np.ndarra
     ]
 
 
-def _step(sys: System, q, qd, act, ctrl, external):
+def _step(sys: System, q, qd, act, ctrl):
     pipeline = Generalized()
     state = eqx.tree_at(lambda s: s.act, pipeline.init(sys, q, qd), act)
-    new = pipeline.step(sys, state, ctrl, external)
+    new = pipeline.step(sys, state, ctrl)
     return new.q, new.qd, new.act
 
 
