@@ -67,7 +67,7 @@ class _When(NamedTuple):
     cases: np.ndarray
 
 
-_ALWAYS = None
+_ALWAYS, _NEVER = None, _When(None, np.zeros(1, bool))
 _MOST_VALUES = 10_000
 """Largest number of possible values of an integer that are told apart."""
 
@@ -151,7 +151,8 @@ class _Integers:
         if op == "load" and graph.op[args[0]] == "table":
             table, place = _table(graph, args[0]), self._found.get(args[1])
             if place is None:
-                return _certain(args[1], table)
+                place = _certain(args[1], np.arange(len(table)))
+                self._found[args[1]] = place
             values = table[np.clip(place.values, 0, len(table) - 1)]
             return place._replace(values=values)
         found = None
@@ -216,20 +217,13 @@ class _Integers:
         graph, op, args = self.graph, self.graph.op[node], self.graph.args[node]
         if node in graph.value:
             return {int(graph.value[node])}, ()
-        if op == "blank":
-            return set(), ()
         if op == "table":
             return set(_table(graph, node).tolist()), ()
-        if op in ("pack", "join"):
-            return set(), args
-        if op == "blend":
-            return set(), args[1:]
-        if op == "load":
-            return set(), args[:1]
+        if op in _COPIED:
+            return set(), args[_COPIED[op]]
         if op in ("param", "get"):
-            return (
-                (set(), self.loops.origins(node)) if self.loops.origins(node) else None
-            )
+            origins = self.loops.origins(node)
+            return (set(), origins) if origins else None
         if op == "select":
             which, other, then = args
             one = self._chosen(other, self.when(which, False))
@@ -256,6 +250,15 @@ class _Integers:
 
 
 _LOOKED_UP = {"load", "select", "convert", *OPERATIONS}
+"""Operations whose result is computed from what is known about their operands."""
+_COPIED = {
+    "blank": slice(0),
+    "pack": slice(None),
+    "join": slice(None),
+    "blend": slice(1, None),
+    "load": slice(1),
+}
+"""Operands whose values, or those of their elements, an operation copies."""
 
 
 def _table(graph: Graph, node: int) -> np.ndarray:
@@ -301,12 +304,10 @@ class _Influence:
             # Outside of the loop in which the cases differ, all of them count.
             outside = when.by is not None and graph.depth[node] < graph.depth[when.by]
             when = _ALWAYS if outside or when.cases.all() else when
-        if self._when.get((node, None), when) is _ALWAYS and (node, None) in self._when:
+        old, whole = (self._when.get(x, _NEVER) for x in (key, (node, None)))
+        if old is _ALWAYS or whole is _ALWAYS:
             return
-        if key in self._when:
-            old = self._when[key]
-            if old is _ALWAYS:
-                return
+        if old is not _NEVER:
             when = _either(old, when)
             if when is not _ALWAYS and np.array_equal(when.cases, old.cases):
                 return
