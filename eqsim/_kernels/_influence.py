@@ -12,7 +12,7 @@ indices, and which branch of a selection is taken.
 import functools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -67,12 +67,12 @@ class _When(NamedTuple):
     cases: np.ndarray
 
 
-_ALWAYS, _NEVER = None, _When(None, np.zeros(1, bool))
+_ALWAYS, _NEVER = (_When(None, np.full(1, holds)) for holds in (True, False))
 _MOST_VALUES = 10_000
 """Largest number of possible values of an integer that are told apart."""
 
 
-def _certain(by: int | None, values: Sequence) -> _Known:
+def _certain(by: int | None, values: Any) -> _Known:
     return _Known(by, np.asarray(values), np.ones(len(values), bool))
 
 
@@ -134,7 +134,7 @@ class _Integers:
                 self._found[top] = self._compute(top)
         return self._found.get(node)
 
-    def when(self, which: int, holds: bool) -> _When | None:
+    def when(self, which: int, holds: bool) -> _When:
         """Return the cases in which a boolean may hold, or may not hold."""
         known = self.known(which)
         if known is None:
@@ -230,18 +230,19 @@ class _Integers:
             two = self._chosen(then, self.when(which, True))
             return one[0] | two[0], (*one[1], *two[1])
         if op == "update":
-            when = self.when(args[3], True) if len(args) > 3 else _ALWAYS
-            values, origins = self._chosen(args[2], when)
-            return values, (args[0], *origins)
+            array, _, value, *masks = args
+            when = self.when(masks[0], True) if masks else _ALWAYS
+            values, origins = self._chosen(value, when)
+            return values, (array, *origins)
         known = self.known(node)
         if known is None or not known.certain.all():
             return None
         return set(known.values.tolist()), ()
 
-    def _chosen(self, node: int, when: _When | None) -> tuple[set, Sequence[int]]:
+    def _chosen(self, node: int, when: _When) -> tuple[set, Sequence[int]]:
         """Return the values of a node in the cases in which it counts, or the node."""
         known = self.known(node)
-        if when is not _ALWAYS and not when.cases.any():
+        if not when.cases.any():
             return set(), ()
         if known is None or not known.certain.all():
             return set(), (node,)
@@ -277,7 +278,7 @@ class _Influence:
     def __init__(self, graph: Graph):
         self.graph, self.loops = graph, _Loops(graph)
         self.integers = _Integers(graph, self.loops)
-        self._when: dict[_Place, _When | None] = {}
+        self._when: dict[_Place, _When] = {}
         self._stack: list[_Place] = []
 
     def read(self, outputs: Sequence[int]) -> dict[int, set[int | None]]:
@@ -293,17 +294,16 @@ class _Influence:
                 self._follow(node, place, self._when[here])
         return found
 
-    def _mark(self, node: int, when: _When | None, place: int | None = None) -> None:
+    def _mark(self, node: int, when: _When, place: int | None = None) -> None:
         """Mark a number that results vary with in some cases."""
         graph, key = self.graph, (node, place)
         if graph.dtype[node][0] != "f" or node in graph.value:
             return
-        if when is not _ALWAYS:
-            if not when.cases.any():
-                return
-            # Outside of the loop in which the cases differ, all of them count.
-            outside = when.by is not None and graph.depth[node] < graph.depth[when.by]
-            when = _ALWAYS if outside or when.cases.all() else when
+        if not when.cases.any():
+            return
+        # Outside of the loop in which the cases differ, all of them count.
+        outside = when.by is not None and graph.depth[node] < graph.depth[when.by]
+        when = _ALWAYS if outside or when.cases.all() else when
         old, whole = (self._when.get(x, _NEVER) for x in (key, (node, None)))
         if old is _ALWAYS or whole is _ALWAYS:
             return
@@ -314,13 +314,14 @@ class _Influence:
         self._when[key] = when
         self._stack.append(key)
 
-    def _follow(self, node: int, place: int | None, when: _When | None) -> None:
+    def _follow(self, node: int, place: int | None, when: _When) -> None:
         """Mark the numbers from which a number is computed."""
         graph, op, args = self.graph, self.graph.op[node], self.graph.args[node]
         if op in ("param", "get"):
             self._follow_carried(node, place, when)
         elif op == "load":
-            self._follow_load(*args, when)
+            array, index = args
+            self._follow_load(array, index, when)
         elif op == "pack":
             for arg in args if place is None else (args[place],):
                 self._mark(arg, when)
@@ -331,9 +332,10 @@ class _Influence:
                     self._mark(arg, when, place)
                 place = place if place is None else place - size
         elif op == "update":
-            self._mark(args[0], when, place)
-            holds = self.integers.when(args[3], True) if len(args) > 3 else _ALWAYS
-            self._mark(args[2], _both(when, holds))
+            array, _, value, *masks = args
+            self._mark(array, when, place)
+            holds = self.integers.when(masks[0], True) if masks else _ALWAYS
+            self._mark(value, _both(when, holds))
         elif op == "blend":
             for arg in args[1:]:
                 self._mark(arg, when, place)
@@ -345,7 +347,7 @@ class _Influence:
             for arg in args:
                 self._mark(arg, when)
 
-    def _follow_carried(self, node: int, place: int | None, when: _When | None) -> None:
+    def _follow_carried(self, node: int, place: int | None, when: _When) -> None:
         depth, origins = self.graph.depth, self.loops.origins(node)
         if self.loops.is_stacked(node):
             each = origins if place is None else [origins[place % len(origins)]]
@@ -359,7 +361,7 @@ class _Influence:
         for origin in origins:
             self._mark(origin, when, place)
 
-    def _follow_load(self, array: int, index: int, when: _When | None) -> None:
+    def _follow_load(self, array: int, index: int, when: _When) -> None:
         known = self.integers.known(index)
         if known is None:
             self._mark(array, when)
@@ -374,7 +376,7 @@ class _Influence:
             self._mark(array, when if known.by is None else here, place)
 
 
-def _both(one: _When | None, two: _When | None) -> _When | None:
+def _both(one: _When, two: _When) -> _When:
     """Return the cases in which two conditions may hold, or some more."""
     if one is _ALWAYS or two is _ALWAYS:
         return two if one is _ALWAYS else one
@@ -383,7 +385,7 @@ def _both(one: _When | None, two: _When | None) -> _When | None:
     return one if two.cases.any() else two
 
 
-def _either(one: _When, two: _When | None) -> _When | None:
+def _either(one: _When, two: _When) -> _When:
     """Return the cases in which one of two conditions may hold, or some more."""
     if two is _ALWAYS or one.by != two.by:
         return _ALWAYS
