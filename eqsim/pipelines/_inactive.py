@@ -77,12 +77,11 @@ def _inactive_entries(structure, entries: tuple, double: bool) -> list[np.ndarra
     sys = jtu.tree_unflatten(structure, leaves)
     sizes = sys.nq, sys.nv, sys.na, sys.nu
     inputs = [jax.ShapeDtypeStruct((size,), sys.dt.dtype) for size in sizes]
-    flags = influences(_step, sys, *inputs)
+    flags = influences(_step, sys, *inputs)[: len(leaves)]
     tables = _unread_tables(sys)
     paths = [_name(path) for path, _ in jtu.tree_leaves_with_path(sys)]
-    return [
-        ~flag | tables.get(path, np.array(False)) for path, flag in zip(paths, flags)
-    ]
+    pairs = zip(paths, flags, strict=True)
+    return [np.asarray(~flag | tables.get(path, False)) for path, flag in pairs]
 
 
 def _step(sys: System, q, qd, act, ctrl):
