@@ -289,12 +289,27 @@ def _program(single, shapes, x64: bool) -> kernels.Function:
 
 def _complete(call: Primal, shapes, x64: bool) -> ClosedJaxpr:
     """Return the program of a function, including the programs of calls in it."""
+    return expanded(traced(call, shapes, x64)[0], ft.partial(_inner, x64=x64))
 
-    def program(call, shapes) -> ClosedJaxpr:
-        closed = _jaxpr(call, shapes, x64)
-        return _by_jax(call, shapes) if closed is None else closed
 
-    return expanded(traced(call, shapes, x64)[0], program)
+def _inner(call, shapes, x64: bool) -> ClosedJaxpr:
+    """Return the program of a call within a program."""
+    closed = _jaxpr(call, shapes, x64)
+    return _by_jax(call, shapes) if closed is None else closed
+
+
+def influences(fn: Callable, *args) -> list[np.ndarray]:
+    """Return flags of the elements of all arrays of `args` that the floats which `fn`
+    returns vary with: elements without a flag have no influence on them. Only shapes are
+    used. If the kernel compiler does not support the function, all elements have a flag."""
+    leaves, treedef = jtu.tree_flatten(args)
+    program = ft.partial(_inner, x64=is_double())
+    flat = lambda *leaves: jtu.tree_leaves(fn(*jtu.tree_unflatten(treedef, leaves)))
+    try:
+        closed = expanded(jax.make_jaxpr(flat)(*leaves), program)
+        return kernels.influences(kernels.Function(closed))
+    except kernels.Unsupported:
+        return [np.ones(x.shape, bool) for x in leaves]
 
 
 def _by_jax(single, shapes) -> ClosedJaxpr:

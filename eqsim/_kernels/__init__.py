@@ -31,6 +31,7 @@ interface. The files, in reading order:
 - `_ffi.py`, `_runtime.py`, `_transfers.py`: XLA's structures; what XLA calls, threads, loops
   over the batch, and how numbers are moved.
 - `_sorting.py`: environments that need about equally much work share vectors.
+- `_influence.py`: which elements of its arguments a function varies with.
 - `_assumptions.py`: numbers of a robot that are assumed to be 0, 1 or -1.
 - `_compile.py`, `_object.py`: LLVM, the store of machine code, and its keys.
 
@@ -40,6 +41,7 @@ import it, by the names below.
 
 from ._assumptions import pattern_of as pattern_of
 from ._compile import CompileError as CompileError
+from ._influence import influences as influences
 from ._passes import Function as Function
 from ._programs import (
     call as call,

@@ -87,10 +87,12 @@ class Graph:
     - `held`: tests of loops whose lanes end separately. They hold wherever the results of
         the body are used.
     - `width`: lanes of a vector.
+    - `keeps_blanks`: true if short arrays without values are kept as such; such a graph
+        cannot be compiled.
     """
 
-    def __init__(self, width: int = 1) -> None:
-        self.width = width
+    def __init__(self, width: int = 1, keeps_blanks: bool = False) -> None:
+        self.width, self.keeps_blanks = width, keeps_blanks
         self.op: list[str] = []
         self.args: list[tuple[int, ...]] = []
         self.dtype: list[str] = []

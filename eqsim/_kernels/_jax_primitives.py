@@ -133,7 +133,8 @@ def _empty(walk, eqn):
     placeholder for what the other branch of a `cond` stores for its derivative."""
     aval, graph = eqn.outvars[0].aval, walk.graph
     size, dtype = math.prod(aval.shape), dtype_of(aval)
-    if len(aval.shape) != 1 or size < LEAST_WRITTEN:
+    short = len(aval.shape) != 1 or size < LEAST_WRITTEN
+    if short and not graph.keeps_blanks:
         return [arrays.constant(graph, np.zeros(aval.shape, aval.dtype))]
     # Arrays of different sizes are different nodes.
     blank = graph.pure("blank", (), dtype, size, size)

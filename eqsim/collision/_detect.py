@@ -40,6 +40,7 @@ from .points import (
     near_points,
     Reach,
     Shape,
+    shape_sizes,
 )
 
 
@@ -75,7 +76,7 @@ def geom_frames(
     geoms, plan = sys.geoms, contact_plan(sys) if plan is None else plan
     rot = quaternion_matrix(normalize4(quaternions(geoms.quat)))
     pose = take_poses(fixed.link, geoms.links) @ Pose(rot, vec3(geoms.pos))
-    size = vec3(geoms.size)
+    size = shape_sizes(sys)
     if not any(collider_of(*kinds).has_reach for kinds in plan.kinds):
         return GeomFrames(pose, size, None, None)
     return GeomFrames(pose, size, shape_extents(sys), pair_margins(sys, plan))

@@ -33,14 +33,23 @@ from .._primitive import are_rows_together
 from ..kinematics.link_motion import Kinematics, Pose, take_poses
 from ..model import collider_of, GeomKind, System
 from ..model.arrays import take
-from ..spatial import Mat3, Vec3, vec3
+from ..spatial import Mat3, Vec3
 from ._bounds import hull_changes, shape_boxes
 from ._convex_shapes import WITH_BALL
 from ._direction_tables import direction_tables
 from ._polytope_distance import ConvexBound, find_plane
 from .narrow_phase import collide, is_long
 from .plan import ListPlan, PairGroup
-from .points import ContactPoints, gap, hull_tables, Hulls, Polygons, Reach, Shape
+from .points import (
+    ContactPoints,
+    gap,
+    hull_tables,
+    Hulls,
+    Polygons,
+    Reach,
+    Shape,
+    shape_sizes,
+)
 
 
 class ListFrames(NamedTuple):
@@ -72,7 +81,7 @@ def list_frames(sys: System, plan: ListPlan, pose: Pose) -> ListFrames:
     """
     own = take(pose, plan.geoms)
     center, half = shape_boxes(sys, plan.geoms)
-    size = take(vec3(sys.geoms.size), plan.geoms)
+    size = take(shape_sizes(sys), plan.geoms)
     rounded = [sys.geoms.kinds[geom] in WITH_BALL for geom in plan.geoms]
     shape = -1, *(1 for _ in size.x.shape[1:])
     ball = jnp.asarray(np.array(rounded, float).reshape(shape), size.x.dtype) * size.x
@@ -245,7 +254,7 @@ def _near_pairs(visit: "_Visit", boxes: _Boxes, hulls) -> PairList:
     size = len(group.pairs)
     together = are_rows_together()
     block = size if together else min(_BLOCK, size)
-    pairs = np.array(group.pairs + (0,) * (-size % block), np.int32)
+    pairs = np.array(group.pairs + group.pairs[:1] * (-size % block), np.int32)
     valid = np.arange(len(pairs)) < size
     first, second = np.array(plan.first)[pairs], np.array(plan.second)[pairs]
     batch = boxes.pose.pos.x.shape[1:]

@@ -13,12 +13,20 @@ from jax import lax
 from .._loops import each_row
 from ..kinematics.link_motion import Pose
 from ..model import Collider, GeomKind, HullGraph, ShapeKind, System
+from ..model.arrays import per_row
 from ..model.kinds import AnyKind
 from ..spatial import Mat3, safe_sqrt, Vec3, vec3
 from ._direction_tables import direction_tables
 
 
 # Shapes in the world, and the points at which two of them touch.
+
+
+def shape_sizes(sys: System) -> Vec3:
+    """Return the sizes of all shapes, `(ngeom, *batch)`, zero where a kind has fewer."""
+    counts = np.array([kind.num_sizes for kind in sys.geoms.kinds])
+    sizes = enumerate(vec3(sys.geoms.size))
+    return Vec3(*(x * per_row(counts > k, x) for k, x in sizes))
 
 
 class Polygons(eqx.Module):

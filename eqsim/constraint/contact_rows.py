@@ -247,8 +247,11 @@ def mix_parameters(one: GeomParameters, two: GeomParameters, priority) -> Mixed:
     friction2, ref2, imp2, mix2 = two
     both_zero = (mix1 < 1e-15) & (mix2 < 1e-15)
     share = jnp.where(both_zero, 0.5, mix1 / jnp.where(both_zero, 1.0, mix1 + mix2))
-    share = jnp.where(priority > 0, 1.0, jnp.where(priority < 0, 0.0, share))
-    mix = lambda a, b: share * a + (1.0 - share) * b
+
+    def mix(a, b):
+        both = share * a + (1.0 - share) * b
+        return jnp.where(priority > 0, a, jnp.where(priority < 0, b, both))
+
     standard = ((ref1[0] > 0.0) & (ref2[0] > 0.0)) | (priority != 0)
     solref = [jnp.where(standard, mix(a, b), at_most(a, b)) for a, b in zip(ref1, ref2)]
     solimp = [mix(a, b) for a, b in zip(imp1, imp2)]

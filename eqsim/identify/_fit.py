@@ -18,8 +18,8 @@ import numpy as np
 from .._errors import check_count, check_numbers
 from .._loops import scan
 from ..kinematics import integrate
-from ..model import inactive_parameters, System, validate as validate_system
-from ..pipelines import AbstractPipeline, Generalized
+from ..model import System, validate as validate_system
+from ..pipelines import AbstractPipeline, Generalized, inactive_parameters
 from ._assessment import (
     covariance,
     held_out_errors,
@@ -637,7 +637,7 @@ def check_influence(
         raise ValueError(
             f"Unknown {name!r}: {', '.join(found)} cannot influence the motion of this "
             "robot, because the model switches it off (see "
-            "`eqsim.model.inactive_parameters(sys).reasons`). Leave it out with `entries`, or "
+            "`eqsim.pipelines.inactive_parameters(sys).reasons`). Leave it out with `entries`, or "
             "switch it on in the model, for instance with a `frictionloss` above zero."
         )
 

@@ -11,13 +11,11 @@ is used. Reading order:
 - `pairs`: pairs of shapes that can touch.
 - `changes`: edits of a robot, and which parameters differ between two.
 - `_checks`, `_validate`: checks when a robot is built or loaded, never in a step.
-- `_inactive`: parameters without influence on the motion.
 
 Everything above may import this package; it imports `spatial` alone.
 """
 
-from ._checks import check_state as check_state
-from ._inactive import Inactive as Inactive, inactive_parameters as inactive_parameters
+from ._checks import array_ranks as array_ranks, check_state as check_state
 from ._system import (
     ActuatorRef as ActuatorRef,
     ElementRef as ElementRef,

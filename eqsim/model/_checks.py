@@ -108,6 +108,16 @@ def parts(module: eqx.Module, path: str) -> Iterator[tuple[str, eqx.Module]]:
             yield from parts(value, f"{path}.{name}")
 
 
+def array_ranks(sys: System) -> dict[str, int]:
+    """Return the number of axes of each array of one robot, without batch axes, by its
+    path, such as `"joints.axis"`."""
+    return {
+        f"{path}.{field.name}".removeprefix("System."): len(field.dims)
+        for path, part in parts(sys, "System")
+        for field in declared(type(part))
+    }
+
+
 def size_of(dim: str, part: Any, sys: System) -> int | None:
     """Return the size of a dimension; None if neither the part nor the robot defines
     it."""

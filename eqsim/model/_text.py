@@ -105,16 +105,13 @@ def _joints(sys: Any, link: int) -> Iterator[str]:
 
 def _shapes(sys: Any, link: int) -> Iterator[str]:
     geoms = sys.geoms
-    # Number of sizes that are used.
-    counts = {"PLANE": 0, "SPHERE": 1, "CAPSULE": 2, "CYLINDER": 2}
-    counts |= {"MESH": 0, "HFIELD": 0}
     for geom, owner in enumerate(geoms.links):
         if owner != link:
             continue
-        kind = geoms.kinds[geom].name
-        count = counts.get(kind, 3)
+        kind = geoms.kinds[geom]
+        count = kind.num_sizes
         size = _entry(geoms.size, geom, 1, count)
-        text = f"shape {geoms.names[geom]}: {kind.lower()}"
+        text = f"shape {geoms.names[geom]}: {kind.name.lower()}"
         yield text + (f" {_number(size, 1)}" if count else "") + _data(sys, geom)
 
 

@@ -41,6 +41,12 @@ class GeomKind(enum.Enum):
     BOX = 6
     MESH = 7
 
+    @property
+    def num_sizes(self) -> int:
+        """Number of sizes that determine how the shape touches others."""
+        counts = {"SPHERE": 1, "CAPSULE": 2, "CYLINDER": 2, "ELLIPSOID": 3, "BOX": 3}
+        return counts.get(self.name, 0)
+
 
 class WrapKind(enum.Enum):
     """Kind of an element in the path of a tendon (MJCF: `joint`, `site`, `geom`,
@@ -165,6 +171,11 @@ class ShapeKind:
 
     name: str
     value: int
+
+    @property
+    def num_sizes(self) -> int:
+        """Number of sizes, as of `GeomKind`."""
+        return 3
 
     def extents(self, size: Any) -> Any:
         """Compute the half sizes of the bounding box, in the frame of the shape, from

@@ -13,7 +13,8 @@ import solids
 
 from eqsim import load_mjcf
 from eqsim.io import write_mjcf
-from eqsim.model import GeomKind, HullGraph, inactive_parameters, Meshes, validate
+from eqsim.model import GeomKind, HullGraph, Meshes, validate
+from eqsim.pipelines import inactive_parameters
 from eqsim.testing import random_system
 
 

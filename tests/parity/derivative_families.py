@@ -11,7 +11,7 @@ import numpy as np
 
 import eqsim
 from eqsim import AbstractPipeline, Generalized, System
-from eqsim.model import inactive_parameters
+from eqsim.pipelines import inactive_parameters
 
 from . import derivative_models as models
 from .derivatives import (

@@ -37,7 +37,7 @@ to 0.05 if the derivative is smaller.
 
 Kinks at rest are a property of MuJoCo's model: implicit damping with a polynomial damper and
 LuGre friction of DC motors depend on the absolute value of a velocity. `equalities.active`
-enables a constraint, so its derivative is zero. `eqsim.model.inactive_parameters` lists such
+enables a constraint, so its derivative is zero. `eqsim.pipelines.inactive_parameters` lists such
 parameters of a robot."""
 GROUND_ABOUT = """\
 A free capsule that carries a hinged sphere above a plane, with an actuator, a spring, a
