@@ -293,7 +293,7 @@ def reach(seed: int, options: argparse.Namespace) -> dict[str, Any]:
     found = train("dads", "ant_omni", seed, folder, more)
     run = zoo.load_run(folder)
     agent, key = run.members.agent(0), jr.key(seed)
-    length = run.plan.episode_length
+    length = run.run.episode_length
     paths = zoo.skills.follow_skills(
         agent,
         run.state,
