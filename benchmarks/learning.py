@@ -93,6 +93,7 @@ def _options():
     add = made.add_argument
     add("--seeds", type=int, default=3)
     add("--runs", type=_pair, nargs="*", help="AGENT:ENV; by default all presets")
+    add("--steps", help="in place of those of the presets")
     add("--together", action="store_true", help="and many members in one program")
     add("--keep", action="store_true", help="other rows of an earlier call")
     add("--brax", help="a Python with Brax whose PPO starts, to run beside")
@@ -114,7 +115,8 @@ def _folder(agent: str, env: str, seed: int, options) -> pathlib.Path:
 
 
 def _run(agent: str, env: str, seed: int, options) -> dict[str, Any]:
-    found = train(agent, env, seed, _folder(agent, env, seed, options))
+    more = () if options.steps is None else ("--steps", options.steps)
+    found = train(agent, env, seed, _folder(agent, env, seed, options), more)
     goal = GOALS.get(env, math.nan)
     reached = [row["seconds"] for row in found if row["eval/return"] > goal]
     return {
@@ -208,7 +210,7 @@ def report(where: dict[str, Any], rows: list[dict[str, Any]], options) -> str:
     """Return the table, one line for all seeds of an agent and an environment."""
     lines, pictures = [], []
     pairs = dict.fromkeys((row["agent"], row["env"]) for row in rows)
-    for agent, env in sorted(pairs, key=lambda pair: [*GOALS].index(pair[1])):
+    for agent, env in sorted(pairs, key=lambda pair: [*GOALS, pair[1]].index(pair[1])):
         own = [row for row in rows if (row["agent"], row["env"]) == (agent, env)]
         returns = [row["return"] for row in own]
         reached = [row["reached"] for row in own]
