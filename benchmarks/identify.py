@@ -1,6 +1,6 @@
 """Identify robots from recordings of their motion.
 
-    python benchmarks/identify.py double_pendulum --recordings ../shared/data --held-out
+    python benchmarks/identify.py double_pendulum --recordings DIR --held-out
     python benchmarks/identify.py double_pendulum --peer
     python benchmarks/identify.py cube_tosses --score out/identify/cube_tosses.xml
 
