@@ -9,11 +9,11 @@ import json
 import math
 import pathlib
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from _bench import caption, parser, publish, say, setting, table
+from _bench import caption, parser, publish, say, setting, table, write
 from _training import draw, kept, physics, sections, train
 
 from eqsim_zoo.runs import find_preset, presets
@@ -53,23 +53,27 @@ def main() -> None:
     options = _options()
     where = setting(options)
     rows = _kept(options)
-    for agent, env in options.runs or _rewarded():
-        for seed in range(options.seeds):
-            rows.append(_run(agent, env, seed, options))
-            publish(options, "learning", {"where": where, "rows": rows}, "")
-        _draw(env, [agent], options)
+    for row in _trained(options):
+        rows.append(row)
+        write(options.out / "learning.json", {"where": where, "rows": rows})
     for env, agents in _by_env(rows).items():
         if len(agents) > 1:
             _draw(env, agents, options)
-    for agent, more in TOGETHER.items() if options.together else ():
-        rows.append(_together(agent, more, options))
-        publish(options, "learning", {"where": where, "rows": rows}, "")
-    for seed in range(options.brax_seeds if options.brax else 0):
-        rows.append(_brax(options, seed))
-        publish(options, "learning", {"where": where, "rows": rows}, "")
     text = report(where, rows, options)
     publish(options, "learning", {"where": where, "rows": rows}, text)
     print(text)
+
+
+def _trained(options) -> Iterator[dict[str, Any]]:
+    """Yield the result of each run, and plot the curves of each agent."""
+    for agent, env in options.runs or _rewarded():
+        for seed in range(options.seeds):
+            yield _run(agent, env, seed, options)
+        _draw(env, [agent], options)
+    for agent, more in TOGETHER.items() if options.together else ():
+        yield _together(agent, more, options)
+    for seed in range(options.brax_seeds if options.brax else 0):
+        yield _brax(options, seed)
 
 
 def _rewarded() -> list[tuple[str, ...]]:
