@@ -21,7 +21,7 @@ def polish(
     windows: Windows,
     score: Callable[[dict[str, np.ndarray], np.ndarray], float],
     *,
-    steps: np.ndarray,
+    steps: Sequence[float],
     evaluations: int,
     progress: Callable[[np.ndarray, float, int], Any],
 ) -> Result:
@@ -50,7 +50,8 @@ def polish(
         progress(intermediate_result.x, intermediate_result.fun, count)
 
     start, bounds = result.theta, result.bounds
-    simplex = np.clip(start + np.vstack([0 * steps, np.diag(steps)]), *bounds)
+    moves = np.vstack([np.zeros(len(steps)), np.diag(steps)])
+    simplex = np.clip(start + moves, *bounds)
     options = {"initial_simplex": simplex, "maxfev": evaluations}
     options |= {"xatol": 1e-6, "fatol": 1e-9}
     pairs = list(zip(*bounds, strict=True))

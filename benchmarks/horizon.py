@@ -190,9 +190,10 @@ def _draw(rows: list[dict[str, Any]], path: pathlib.Path) -> None:
                 axes.loglog(horizons, [row[kind] for row in own], "o-", label=kind)
             axes.set_xticks(horizons, [str(x) for x in horizons])
             axes.minorticks_off()
-            # A power of two on both sides, because a decade may have no tick.
-            values = np.array([row[kind] for row in own for kind in KINDS])
-            low, high = np.floor(np.log2(values.min())), np.ceil(np.log2(values.max()))
+            # A power of two on both sides, because a decade may have no tick. Rewards
+            # that are constant have zero gradients, which the axis cannot show.
+            norms = [row[kind] for row in own for kind in KINDS if row[kind] > 0] or [1]
+            low, high = np.floor(np.log2(min(norms))), np.ceil(np.log2(max(norms)))
             marks = 2.0 ** np.arange(low, high + 1)
             axes.set_yticks(marks, [f"{x:g}" for x in marks])
             axes.set_title(name)

@@ -1,6 +1,6 @@
 """Identify robots from recordings of their motion.
 
-    python benchmarks/identify.py double_pendulum --recordings ../shared/data --held-out
+    python benchmarks/identify.py double_pendulum --recordings DIR --held-out
     python benchmarks/identify.py double_pendulum --peer
     python benchmarks/identify.py cube_tosses --score out/identify/cube_tosses.xml
 
@@ -551,10 +551,9 @@ SETS = {
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add = parser.add_argument
-    here = pathlib.Path(__file__).parents[1] / ".." / "shared" / "data"
-    default = pathlib.Path(os.environ.get("EQSIM_RECORDINGS", here))
+    recordings = os.environ.get("EQSIM_RECORDINGS", ".")
     add("set", choices=SETS, nargs="?", default="double_pendulum")
-    add("--recordings", type=pathlib.Path, default=default)
+    add("--recordings", type=pathlib.Path, default=recordings, help="their folder")
     add("--out", type=pathlib.Path, default=pathlib.Path("out/identify"))
     add("--seed", type=int, default=0)
     add(

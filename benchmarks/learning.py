@@ -9,11 +9,11 @@ import json
 import math
 import pathlib
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from _bench import caption, parser, publish, say, setting, table
+from _bench import caption, parser, publish, say, setting, table, write
 from _training import draw, kept, physics, sections, train
 
 from eqsim_zoo.runs import find_preset, presets
@@ -53,23 +53,27 @@ def main() -> None:
     options = _options()
     where = setting(options)
     rows = _kept(options)
-    for agent, env in options.runs or _rewarded():
-        for seed in range(options.seeds):
-            rows.append(_run(agent, env, seed, options))
-            publish(options, "learning", {"where": where, "rows": rows}, "")
-        _draw(env, [agent], options)
+    for row in _trained(options):
+        rows.append(row)
+        write(options.out / "learning.json", {"where": where, "rows": rows})
     for env, agents in _by_env(rows).items():
         if len(agents) > 1:
             _draw(env, agents, options)
-    for agent, more in TOGETHER.items() if options.together else ():
-        rows.append(_together(agent, more, options))
-        publish(options, "learning", {"where": where, "rows": rows}, "")
-    for seed in range(options.brax_seeds if options.brax else 0):
-        rows.append(_brax(options, seed))
-        publish(options, "learning", {"where": where, "rows": rows}, "")
     text = report(where, rows, options)
     publish(options, "learning", {"where": where, "rows": rows}, text)
     print(text)
+
+
+def _trained(options) -> Iterator[dict[str, Any]]:
+    """Yield the result of each run, and plot the curves of each agent."""
+    for agent, env in options.runs or _rewarded():
+        for seed in range(options.seeds):
+            yield _run(agent, env, seed, options)
+        _draw(env, [agent], options)
+    for agent, more in TOGETHER.items() if options.together else ():
+        yield _together(agent, more, options)
+    for seed in range(options.brax_seeds if options.brax else 0):
+        yield _brax(options, seed)
 
 
 def _rewarded() -> list[tuple[str, ...]]:
@@ -93,6 +97,7 @@ def _options():
     add = made.add_argument
     add("--seeds", type=int, default=3)
     add("--runs", type=_pair, nargs="*", help="AGENT:ENV; by default all presets")
+    add("--steps", help="in place of those of the presets")
     add("--together", action="store_true", help="and many members in one program")
     add("--keep", action="store_true", help="other rows of an earlier call")
     add("--brax", help="a Python with Brax whose PPO starts, to run beside")
@@ -114,7 +119,8 @@ def _folder(agent: str, env: str, seed: int, options) -> pathlib.Path:
 
 
 def _run(agent: str, env: str, seed: int, options) -> dict[str, Any]:
-    found = train(agent, env, seed, _folder(agent, env, seed, options))
+    more = () if options.steps is None else ("--steps", options.steps)
+    found = train(agent, env, seed, _folder(agent, env, seed, options), more)
     goal = GOALS.get(env, math.nan)
     reached = [row["seconds"] for row in found if row["eval/return"] > goal]
     return {
@@ -208,7 +214,7 @@ def report(where: dict[str, Any], rows: list[dict[str, Any]], options) -> str:
     """Return the table, one line for all seeds of an agent and an environment."""
     lines, pictures = [], []
     pairs = dict.fromkeys((row["agent"], row["env"]) for row in rows)
-    for agent, env in sorted(pairs, key=lambda pair: [*GOALS].index(pair[1])):
+    for agent, env in sorted(pairs, key=lambda pair: [*GOALS, pair[1]].index(pair[1])):
         own = [row for row in rows if (row["agent"], row["env"]) == (agent, env)]
         returns = [row["return"] for row in own]
         reached = [row["reached"] for row in own]

@@ -28,7 +28,7 @@ partially observed (`python benchmarks/observations.py memory --markdown out/lea
 Position and angle are observed, velocities are not. In each episode, actions are delayed by
 0, 1 or 2 control steps, and all masses are multiplied by random factors from 0.5 to 2.
 
-Episodes have at most {length} steps. Both agents train for {steps:,} steps in 64
+Episodes have at most {length} steps. All agents train for {steps:,} steps in 64
 environments with the same settings (iterations of 32 steps, 4 minibatches, learning rate
 annealed from 0.001 to 0) and networks of their default sizes.
 

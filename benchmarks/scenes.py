@@ -70,9 +70,15 @@ def main() -> None:
 
 
 def _sources(options) -> dict[str, str | pathlib.Path]:
-    files = {"/".join(path.parts[-2:]): path for path in options.files}
+    """Return MJCF text or files by name."""
     if options.folder:
-        files |= {name: options.folder / name for name in MENAGERIE}
+        names = list(map(str, options.files)) or MENAGERIE
+        files = {name: options.folder / name for name in names}
+        if missing := [name for name, path in files.items() if not path.exists()]:
+            text = f"{options.folder} has no {', '.join(missing)}: choose --files."
+            raise SystemExit(text)
+        return files
+    files = {"/".join(path.parts[-2:]): path for path in options.files}
     names = options.scenes
     if names is None:
         names = [] if files else list(SCENES)
@@ -203,8 +209,14 @@ def _options():
     add(
         "--scenes", nargs="*", choices=tuple(SCENES), help="by default all, if no files"
     )
-    add("--files", nargs="*", type=pathlib.Path, default=[], help="MJCF files")
-    add("--folder", type=pathlib.Path, help="folder of MuJoCo Menagerie")
+    add(
+        "--files",
+        nargs="*",
+        type=pathlib.Path,
+        default=[],
+        help="MJCF files; with --folder, those below it",
+    )
+    add("--folder", type=pathlib.Path, help="MuJoCo Menagerie, instead of --scenes")
     add("--peers", nargs="*", choices=("mujoco", "mjx"), default=["mujoco"])
     add("--cones", action="store_true", help="time both friction cones")
     add("--gradient", action="store_true", help="time gradients, too")

@@ -108,7 +108,7 @@ def _run(seed: int, options) -> dict[str, Any]:
     paths = zoo.skills.follow_skills(
         run.members.agent(0),
         run.state,
-        run.env,
+        run.environment(),
         jr.key(seed),
         episodes=EPISODES,
         episode_length=length,
@@ -293,11 +293,11 @@ def reach(seed: int, options: argparse.Namespace) -> dict[str, Any]:
     found = train("dads", "ant_omni", seed, folder, more)
     run = zoo.load_run(folder)
     agent, key = run.members.agent(0), jr.key(seed)
-    length = run.plan.episode_length
+    length = run.run.episode_length
     paths = zoo.skills.follow_skills(
         agent,
         run.state,
-        run.env,
+        run.environment(),
         key,
         episodes=EPISODES_PER_GOAL,
         episode_length=length,
@@ -309,7 +309,7 @@ def reach(seed: int, options: argparse.Namespace) -> dict[str, Any]:
     reached = zoo.skills.reach_goals(
         agent,
         run.state,
-        run.env,
+        run.environment(),
         jnp.asarray(np.repeat(goals, EPISODES_PER_GOAL, axis=0)),
         key,
         length=LENGTH,

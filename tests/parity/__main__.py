@@ -38,6 +38,7 @@ def main() -> int:
     # The modules of this package and of tests; tables and facts about the machine.
     sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
     name = sys.argv.pop(1)
+    sys.argv[0] += f" {name}"
     # Tracing creates millions of long-lived objects, which slow down garbage collection.
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)

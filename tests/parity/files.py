@@ -60,9 +60,11 @@ def report(files: list[File], where: Mapping[str, Any], options) -> str:
     """Return the tables: sources, reasons, motion, internal errors, optionally all
     files."""
     parts = ["## Sources", EXPLANATION.format(close=CLOSE), options.note]
-    parts += [table(list(_by_source(files))), "## Refused files"]
-    parts += ["`only`: number of files for which it is the only reason."]
-    parts += [table(list(_by_reason(files)))]
+    parts += [table(list(_by_source(files)))]
+    reasons = list(_by_reason(files))
+    if reasons:
+        note = "`only`: number of files for which it is the only reason."
+        parts += ["## Refused files", note, table(reasons)]
     moved = list(_motions(files))
     if moved:
         parts += ["## Motion", MOTION, table(moved), _not_moved(files)]

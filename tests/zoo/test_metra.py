@@ -117,7 +117,6 @@ def statistics_of_target(sac, state, batch, found):
     close("temperature_loss", loss)
 
 
-@pytest.mark.slow
 def test_evaluations_have_the_intrinsic_return():
     """The sum over each episode, up to its end; the episodes are those of the policy."""
     agent, env, key = zoo.METRA(sac=TINY, hidden=(8,)), plane(), jr.key(4)

@@ -1,7 +1,7 @@
 """Train PPO of eqsim-zoo on a task of this plugin, on the CPU, and print a table.
 
 ```bash
-python benchmarks/learning.py --steps 2e6 --seeds 2
+python benchmarks/learn.py --steps 2e6 --seeds 2
 ```
 
 Evaluations use 64 episodes with the mean action. For comparison, the table includes

@@ -306,7 +306,7 @@ def _reset(env: TimeLimit, keys: Key[Array, " episodes"]) -> tuple[Any, Timestep
 @eqx.filter_jit
 def _diversity(agent: AbstractSkillAgent, state: Any, before, after, keys):
     # One episode after the other, as some rewards compare each step with many skills.
-    one = lambda row: agent.diversity(state, *row)
+    one = lambda row: agent.diversity(state.learner, *row)
     return lax.map(one, (before, after, keys))
 
 
