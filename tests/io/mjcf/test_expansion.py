@@ -91,14 +91,14 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_before_it_is_compiled(name):
     text, files, says = REFUSED[name]
-    begin = time.monotonic()
+    begin = time.process_time()
     with pytest.raises(ValueError, match="The MJCF text") as caught:
         load_mjcf(text, files)
     assert says in str(caught.value) and "pass the `mujoco.MjModel`" in str(
         caught.value
     )
     assert "MuJoCo cannot read" not in str(caught.value)
-    assert time.monotonic() - begin < 2.0
+    assert time.process_time() - begin < 2.0
 
 
 def test_files_that_are_included_or_attached(tmp_path):
