@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from helpers import examples
+from hypothesis import given, settings, strategies as st
 
 from eqsim import Generalized
 from eqsim.io import load_mjcf
@@ -266,6 +267,7 @@ def test_mask_has_the_structure_of_the_robot():
     assert free.links.mass is not None and free.density is None
 
 
+@settings(max_examples=examples(2))
 @given(seed=st.integers(0, 10_000), nlink=st.integers(1, 6))
 def test_batches_and_tracing(seed, nlink):
     """Only the structure is read."""
