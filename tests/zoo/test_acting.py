@@ -63,12 +63,14 @@ def _alone(agent, state, rows):
 
 
 @pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
+@pytest.mark.quick_cases("ppo", "recurrent_ppo", "sac", "es")
 def test_online(agent):
     state = init(agent, jr.key(0), ENV)
     check(agent, state, lambda key: jr.normal(key, (ENV.observation_size,)))
 
 
 @pytest.mark.parametrize("agent", OFFLINE.values(), ids=OFFLINE)
+@pytest.mark.quick_cases("awac", "discrete_cql")
 def test_offline(agent):
     state = agent.create(jr.key(0), jnp.zeros(4), BOUNDS)
     check(agent, state, lambda key: jr.normal(key, (4,)))

@@ -23,7 +23,6 @@ ARGS = {
     "episodes": 4,
 }
 AGENT = {"agent": Search(), "env": Rail()}
-slow = lambda value: pytest.param(value, marks=pytest.mark.slow)
 needs_full = pytest.mark.skipif(
     not os.path.exists("/dev/full"), reason="needs a device that is full"
 )
@@ -88,6 +87,21 @@ def same(folder, whole):
     assert without_times(one) == without_times(two)
 
 
+@needs_full
+def test_full_disk_does_not_end_a_run(whole, tmp_path, no_room):
+    """Checkpoints and metrics that cannot be written are reported, and written later."""
+    files = "metrics.csv", "last.ckpt"
+    fill = Fill(tmp_path / "run", range(2, 7), files, no_room)
+    callbacks = [fill, Checkpoint(0.0)]
+    with pytest.warns() as said:
+        train(Run(Search(), Rail(), **ARGS), out=fill.out, callbacks=callbacks)
+    text = [str(one.message) for one in said]
+    checkpoints = [x for x in text if "The checkpoint after turn" in x]
+    assert len(checkpoints) == 5 and "No space left" in checkpoints[0]
+    assert sum("Metrics could not be written" in x for x in text) == 1
+    same(fill.out, whole)
+
+
 @pytest.mark.filterwarnings("ignore::eqsim_zoo.training.RunWarning")
 def test_best_state_on_a_full_disk(whole, tmp_path, no_room):
     """The best state is written later if there is no room when it is found."""
@@ -99,7 +113,7 @@ def test_best_state_on_a_full_disk(whole, tmp_path, no_room):
     same(fill.out, whole)
 
 
-@pytest.mark.parametrize("copies", (False, slow(True)))
+@pytest.mark.parametrize("copies", (False, True))
 @pytest.mark.slow
 def test_best_state_at_each_moment(whole, tmp_path, monkeypatch, copies):
     """A process may die between two files: `last.ckpt` names no best state that
@@ -131,7 +145,8 @@ def test_best_state_at_each_moment(whole, tmp_path, monkeypatch, copies):
 
 @needs_full
 @pytest.mark.filterwarnings("ignore::eqsim_zoo.training.RunWarning")
-@pytest.mark.parametrize("name", ("metrics.jsonl", slow("metrics.csv")))
+@pytest.mark.parametrize("name", ("metrics.jsonl", "metrics.csv"))
+@pytest.mark.quick_cases("metrics.jsonl")
 def test_no_checkpoint_without_its_metrics(whole, tmp_path, no_room, name):
     """Rows that are not on the disk when the process dies are computed again."""
     fill = Fill(tmp_path / "run", (3, 4, 5, 6), (name,), no_room, death=5)

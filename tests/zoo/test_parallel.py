@@ -60,9 +60,8 @@ def same(found, expected):
             np.testing.assert_allclose(ours[name], theirs[name], 1e-9, 1e-9, name)
 
 
-@pytest.mark.parametrize(
-    "agent", [AGENTS[0], *(pytest.param(name, marks=slow) for name in AGENTS[1:])]
-)
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.quick_cases("ppo")
 def test_eight_devices(agent, alone, tmp_path):
     found = reports(agent, tmp_path / "out.json", devices=8)
     assert found["devices"] == 8

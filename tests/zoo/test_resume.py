@@ -15,11 +15,10 @@ from toys import Rail
 from zoo.agents import AGENTS
 from zoo.full_disk import no_room as no_room
 from zoo.search import Search
-from zoo.skills import dads, plane
 from zoo.states import bits, without_times
 
 import eqsim
-from eqsim_zoo import load_run, resume, RewardMix, Run, train
+from eqsim_zoo import load_run, resume, Run, train
 from eqsim_zoo.runs import (
     CheckpointError,
     EnvironmentWarning,
@@ -29,7 +28,6 @@ from eqsim_zoo.runs import (
 from eqsim_zoo.runs.folders import read_run
 from eqsim_zoo.training import (
     AbstractCallback,
-    Checkpoint,
     EarlyStop,
     Interrupted,
     Terminated,
@@ -182,20 +180,6 @@ def test_kill_and_resume(name, tmp_path):
     same(resumed, whole, agent)
 
 
-@pytest.mark.slow
-def test_skills_are_stopped_and_resumed(tmp_path):
-    """With all that an agent of skills remembers."""
-    agent, env = dads(mix=RewardMix(task=1.0, target_return=-5.0)), plane()
-    args = {"steps": 560, "episode_length": 5, "pool_size": 4, "episodes": 2}
-    args |= {"turns": 8, "evaluations": 2}
-    whole = train(Run(agent, env, **args), out=tmp_path / "whole")
-    stop = {"callbacks": [Signal(3)]}
-    with pytest.raises(KeyboardInterrupt):
-        train(Run(agent, env, **args), out=tmp_path / "stopped", **stop)
-    resumed = resume(tmp_path / "stopped", agent=agent, env=env)
-    assert bits(resumed.state) == bits(whole.state)
-
-
 def test_longer(whole, tmp_path):
     """A run that is made longer is a longer run; one that is complete says so."""
     out = tmp_path / "run"
@@ -274,44 +258,6 @@ def test_a_damaged_run_is_refused(tmp_path):
     (out / "config.json").write_text("{}")
     with pytest.raises(ValueError, match="config.json' is damaged"):
         load_run(out, **AGENT)
-
-
-@pytest.mark.skipif(
-    not os.path.exists("/dev/full"), reason="needs a device that is full"
-)
-def test_a_full_disk_does_not_end_a_run(whole, tmp_path, no_room):
-    """Checkpoints and metrics that cannot be written are said, and tried again."""
-
-    class Fill(AbstractCallback):
-        """The disk is full from turn 2 to turn 7."""
-
-        def start(self, run, folder, turn):
-            pass
-
-        def turn(self, turn):
-            csv = out / "metrics.csv"
-            now = turn.counters.turn
-            if now == 2:
-                csv.rename(out / "kept.csv")
-                csv.symlink_to("/dev/full")
-                no_room.add("last.ckpt")
-            if now == 7:
-                (out / "kept.csv").rename(csv)
-                no_room.clear()
-
-        def close(self):
-            pass
-
-    out, told = tmp_path / "run", [Fill(), Checkpoint(0.0)]
-    with pytest.warns() as said:
-        result = train(Run(Search(), Rail(), **ARGS), out=out, callbacks=told)
-    text = [str(one.message) for one in said]
-    checkpoints = [x for x in text if "The checkpoint after turn" in x]
-    assert len(checkpoints) == 5 and "No space left" in checkpoints[0]
-    assert "The previous one is kept, and the run continues" in checkpoints[0]
-    assert sum("Metrics could not be written" in x for x in text) == 1
-    same(result, whole)
-    assert bits(load_run(out, **AGENT).state) == bits(whole.state)
 
 
 def test_early_stop(whole, tmp_path):

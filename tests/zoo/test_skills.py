@@ -14,7 +14,7 @@ import pytest
 from helpers import examples
 from scipy import stats
 from zoo.agents import act, init, iterate
-from zoo.skills import dads, diayn, plane, TINY
+from zoo.skills import dads, diayn, plane
 
 import eqsim
 import eqsim_zoo as zoo
@@ -46,15 +46,6 @@ AGENTS = {
         OneHotSkills(2),
     ),
 }
-# The other ones learn in tests of their rewards and gradients too.
-QUICK = [
-    pytest.param(
-        *AGENTS[name],
-        id=name,
-        marks=[] if name in ("diayn", "dads, continuum") else [pytest.mark.slow],
-    )
-    for name in AGENTS
-]
 
 
 def training(prior, length=5):
@@ -70,11 +61,12 @@ def grown(agent, prior, iterations=4, key=0):
     return state, metrics
 
 
-@pytest.mark.parametrize("agent, prior", QUICK)
+@pytest.mark.parametrize("name", ("diayn", "dads, continuum"))
 @pytest.mark.quick_cases("diayn")
-def test_learns_and_acts(agent, prior):
+def test_learns_and_acts(name):
     """Reproducibly, within bounds, with finite numbers; the number of environments and
     the size of a batch have nothing to do with that of skills."""
+    agent, prior = AGENTS[name]
     (state, metrics), (again, _) = grown(agent, prior), grown(agent, prior)
     assert testing.tree_allclose(state, again, rtol=0.0, atol=0.0)
     other, _ = grown(agent, prior, key=1)
@@ -199,21 +191,6 @@ def test_predictability(skills, components, omitted, unit, sampled, seed):
             found[k], np.log(compared) - np.log(total), 1e-7, 1e-9
         )
     assert jnp.all(found <= np.log(compared) + 1e-12)
-
-
-def test_predictability_of_sure_dynamics():
-    """Skills whose changes have nothing in common: the logarithm of their number."""
-    # One component: its logit, and as many means as there are skills.
-    weight = jnp.concatenate([jnp.zeros((4, 1)), 100.0 * jnp.eye(4)], axis=1)
-    layer = zoo.blocks.networks.Linear(weight, jnp.zeros(5))
-    model = zoo.agents.dads.SkillDynamics(
-        zoo.blocks.MLP((layer,), (), jax.nn.relu), 4, 1, True
-    )
-    skills = jnp.eye(4)
-    reward = predictability(
-        model, jnp.zeros((4, 4)), skills, 100.0 * skills, skills, LIMITS, itself=False
-    )
-    np.testing.assert_allclose(reward, np.log(4), rtol=1e-12)
 
 
 def test_perfect_discriminator():
@@ -516,28 +493,17 @@ def test_refuses_environments(agent):
         begin(Skills(plane(), OneHotSkills(2)))
 
 
-def test_refuses_options():
-    with pytest.raises(
-        ValueError, match="`DADS.components` must be an integer of at least 1, got 0"
-    ):
-        dads(components=0)
-    with pytest.raises(
-        ValueError,
-        match="`DADS.random_skills` must be an integer of at least 0, got -1",
-    ):
-        dads(random_skills=-1)
-    with pytest.raises(ValueError, match="would never be trained"):
-        dads(dynamics_update_freq=0)
-    with pytest.raises(ValueError, match="the descriptor has 2 components"):
-        dads(omit_input_dynamics_dim=3).init(jr.key(0), training(OneHotSkills(2)))
-    with pytest.raises(ValueError, match="`UniformSkills` has infinitely many"):
-        dads().init(jr.key(0), training(UniformSkills(2)))
+BAD = {
+    "`DADS.components` .* at least 1, got 0": ({"components": 0}, OneHotSkills(2)),
+    "`DADS.random_skills` .* 0, got -1": ({"random_skills": -1}, OneHotSkills(2)),
+    "would never be trained": ({"dynamics_update_freq": 0}, OneHotSkills(2)),
+    "has 2 components": ({"omit_input_dynamics_dim": 3}, OneHotSkills(2)),
+    "`UniformSkills` has infinitely many": ({}, UniformSkills(2)),
+}
 
 
-@pytest.mark.slow  # `test_update_learns_from_the_reward` runs its SAC too.
-def test_holds_a_sac():
-    """Which it does not inherit from, and all of whose fields count."""
-    assert not issubclass(zoo.DADS, zoo.SAC)
-    state, _ = grown(dataclasses.replace(diayn(), sac=TINY), OneHotSkills(2), 1)
-    assert state.memory.replay.capacity == 140
-    assert state.learner.sac.statistics is None
+@pytest.mark.parametrize("words", BAD)
+def test_refuses_options(words):
+    options, prior = BAD[words]
+    with pytest.raises(ValueError, match=words):
+        dads(**options).init(jr.key(0), training(prior))
