@@ -71,14 +71,6 @@ def test_randomization_presets(name):
         assert_same(copied(preset), preset)
 
 
-def test_systems_and_states(getkey):
-    env = eqsim.make("inverted_pendulum")
-    state, timestep = env.reset(getkey())
-    for x in (env.sys, state, timestep):
-        for copied in COPIES.values():
-            assert_same(copied(x), x)
-
-
 def _pooled(env):
     return AutoReset(wrappers.pool_resets(TimeLimit(env, 3), jr.key(7), 4))
 
@@ -133,11 +125,7 @@ def test_every_wrapper_is_here():
 
 
 @pytest.mark.parametrize("name", WRAPPERS)
-@pytest.mark.quick_cases(
-    "PooledResets",
-    "Skills",
-    "nested",
-)
+@pytest.mark.quick_cases("PooledResets", "Skills", "nested")
 def test_wrappers(name, getkey):
     env, key = WRAPPERS[name](Rail()), getkey()
 
@@ -163,9 +151,8 @@ def test_structure_of_wrappers(name):
         assert_same(copied(env), env)
 
 
-@each_copy
-@pytest.mark.quick_cases("cloudpickle")
-def test_copies_of_real_environment(copied, getkey):
+def test_copies_of_real_environment(getkey):
+    copied = COPIES["cloudpickle"]
     env = AutoReset(TimeLimit(eqsim.make("inverted_pendulum"), 3))
     policy = lambda obs, key: jr.uniform(key, (1,), obs.dtype, -1.0, 1.0)
     keys = jr.split(getkey(), 2)

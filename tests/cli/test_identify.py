@@ -60,10 +60,7 @@ INNOVATIONS = ["innovations", "--disturbance", "2.0", "--noise", "2e-3"]
 
 @pytest.mark.parametrize(
     ("options", "channel", "share"),
-    (
-        (["inverse"], "qdd", 0.5),
-        pytest.param(INNOVATIONS, "q", 0.15, marks=pytest.mark.slow),
-    ),
+    ((["inverse"], "qdd", 0.5), (INNOVATIONS, "q", 0.15)),
 )
 @pytest.mark.slow
 def test_objective(options, channel, share, files, tmp_path, capsys):

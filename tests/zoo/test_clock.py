@@ -1,9 +1,7 @@
 """Changes of the wall clock, such as those by a time server, have no influence on a run."""
 
-import ast
 import itertools
 import os
-import pathlib
 import time
 
 import pytest
@@ -17,12 +15,7 @@ from eqsim_zoo.runs import read_metrics
 from eqsim_zoo.training import AbstractCallback, Checkpoint
 
 
-ROOT = pathlib.Path(__file__).parents[2]
 DAY = 86_400.0
-WALL = {"time": ("time", "time_ns", "ctime", "gmtime", "localtime", "strftime")}
-WALL |= {"datetime": ("now", "today", "utcnow"), "date": ("today",)}
-FILE_TIMES = ("st_mtime", "st_ctime", "getmtime", "getctime")
-WALL |= {"os": ("utime",), "path": ("getmtime", "getctime", "getatime")}
 
 
 class Restless(AbstractCallback):
@@ -61,7 +54,6 @@ def whole(tmp_path_factory):
     return train(Run(Search(), Rail(), **ARGS), out=folder)
 
 
-@pytest.mark.slow
 def test_run_and_resume(whole, jumping, tmp_path):
     """States, counters and metrics are those of a steady clock, time only increases, and
     a checkpoint is written in each turn that asks for one."""
@@ -89,34 +81,3 @@ def test_run_and_resume(whole, jumping, tmp_path):
     seconds = [row["seconds"] for row in rows]
     assert seconds == sorted(seconds) and 0.0 <= seconds[0] and seconds[-1] <= took
     assert all(0.0 < row["rate"] < 1e9 for row in rows)
-
-
-def wall_clocks(source):
-    """Return the calls of a source file that read the wall clock."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Attribute):
-            owner = ast.unparse(node.value).rpartition(".")[2]
-            if node.attr in WALL.get(owner, ()) or node.attr.startswith(FILE_TIMES):
-                yield f"{owner}.{node.attr}"
-        if isinstance(node, ast.ImportFrom):
-            known = (*WALL.get(node.module or "", ()), *FILE_TIMES)
-            yield from (x.name for x in node.names if x.name in known)
-        if isinstance(node, ast.Import):
-            renamed = [x for x in node.names if x.asname and x.name in WALL]
-            yield from (f"{x.name} as {x.asname}" for x in renamed)
-
-
-def test_no_wall_clock():
-    """No package reads the wall clock, or the times of files that come from it."""
-    assert [*wall_clocks("import time\nbegin = time.time()")] == ["time.time"]
-    assert [*wall_clocks("from time import time")] == ["time"]
-    assert [*wall_clocks("import time as t")] == ["time as t"]
-    assert [*wall_clocks("a = path.stat().st_mtime_ns")] == ["stat().st_mtime_ns"]
-    assert [*wall_clocks("a = os.path.getmtime(b)")] == ["path.getmtime"]
-    assert [*wall_clocks("from os.path import getmtime")] == ["getmtime"]
-    packages = [ROOT / "eqsim", ROOT / "zoo" / "eqsim_zoo"]
-    packages += (ROOT / "plugins").glob("eqsim-*/eqsim_*")
-    files = [path for package in packages for path in package.rglob("*.py")]
-    assert len(files) > 100
-    found = {str(path): [*wall_clocks(path.read_text())] for path in files}
-    assert {path: calls for path, calls in found.items() if calls} == {}

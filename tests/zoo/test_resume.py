@@ -141,19 +141,18 @@ import jax
 jax.config.update("jax_enable_x64", True)
 from toys import Rail
 from zoo.agents import AGENTS
-from zoo.search import Search
 from eqsim_zoo import Run, train
 from eqsim_zoo.training import Checkpoint
-agent = AGENTS.get(sys.argv[2], Search())
-train(Run(agent, Rail(), **{args}), out=sys.argv[1], callbacks=[Checkpoint(0.0)])
+run = Run(AGENTS["ppo"], Rail(), **{args})
+train(run, out=sys.argv[1], callbacks=[Checkpoint(0.0)])
 """
 
 
-def started(out, name):
+def started(out):
     """The same run in a process of its own, once it has written some turns."""
     path = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
-        [sys.executable, "-c", CODE.format(args=SLOW), str(out), name],
+        [sys.executable, "-c", CODE.format(args=SLOW), str(out)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
     )
     rows, begin = out / "metrics.jsonl", time.monotonic()
@@ -163,14 +162,10 @@ def started(out, name):
     return process
 
 
-slow = lambda name: pytest.param(name, marks=pytest.mark.slow)
-
-
-@pytest.mark.parametrize("name", (slow("search"), "ppo", slow("sac")))
 @pytest.mark.slow  # `test_a_signal_saves_and_returns` resumes too.
-def test_kill_and_resume(name, tmp_path):
-    agent = AGENTS.get(name, Search())
-    process = started(tmp_path / "killed", name)
+def test_kill_and_resume(tmp_path):
+    agent = AGENTS["ppo"]
+    process = started(tmp_path / "killed")
     process.kill()
     assert process.wait() == -signal.SIGKILL
     turn = read_about(tmp_path / "killed" / "last.ckpt")["counters"]["turn"]
