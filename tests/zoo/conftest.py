@@ -4,6 +4,7 @@ import entrypoints
 import pytest
 from toys import Rail
 from zoo.commands import PUBLISHED
+from zoo.disturbed_runs import ARGS
 from zoo.search import Search
 
 import eqsim
@@ -16,7 +17,20 @@ from eqsim_zoo.training import callbacks
 @pytest.fixture(autouse=True)
 def no_curves(monkeypatch):
     """Curves are drawn by `test_metrics.py` only: they take longer than a tiny run."""
-    monkeypatch.setattr(callbacks, "write_curves", lambda _, path: path.write_text(""))
+    _skip_curves(monkeypatch)
+
+
+def _skip_curves(patch):
+    patch.setattr(callbacks, "write_curves", lambda _, path: path.write_text(""))
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory):
+    """A run that is not disturbed."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        _skip_curves(patch)
+        return zoo.train(zoo.Run(Search(), Rail(), **ARGS), out=folder)
 
 
 @pytest.fixture

@@ -2,11 +2,6 @@
 evaluated as all others are."""
 
 import dataclasses
-import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import equinox as eqx
 import jax
@@ -16,6 +11,7 @@ import numpy as np
 import optax
 import pytest
 from toys import Rail
+from zoo.disturbed_runs import signaled
 from zoo.recordings import everything, first, random_batch
 from zoo.states import bits
 
@@ -65,15 +61,13 @@ def test_conforms(name):
 @pytest.mark.slow  # `test_resume.py` has the checks of training online.
 def test_stopped_and_resumed(data, tmp_path):
     """Bit by bit as if it had not been."""
-    from zoo.test_resume import Signal
-
     agent, env = practising(AGENTS["iql"]), Rail()
     about = data.about._replace(random_return=-10.0, expert_return=0.0)
     data = dataclasses.replace(data, about=about)
     run = zoo.Run(agent, env, **QUICK, data=data)
     whole = zoo.train(run, out=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        zoo.train(run, out=tmp_path / "stopped", callbacks=[Signal(3)])
+        zoo.train(run, out=tmp_path / "stopped", callbacks=[signaled(3)])
     resumed = zoo.resume(tmp_path / "stopped", agent=agent, env=env, data=data)
     assert bits(resumed.state) == bits(whole.state)
     assert resumed.counters.steps == 60
@@ -93,26 +87,6 @@ def test_stopped_and_resumed(data, tmp_path):
         ValueError, match="is trained on a dataset. Pass the same `data`"
     ):
         zoo.resume(run.folder, agent=agent, env=env, more_steps=10)
-
-
-@slow  # `test_parallel.py` is the quick one with several devices.
-@pytest.mark.parametrize("name", ("bc", "cql"))
-def test_eight_devices(name, tmp_path):
-    """A batch in eight shares teaches what the whole one does: BC of pictures, and CQL."""
-    found = []
-    for devices in (1, 8):
-        out = tmp_path / f"{devices}.json"
-        script = pathlib.Path(__file__).with_name("offline_devices.py")
-        path = {"PYTHONPATH": os.pathsep.join(sys.path)}
-        command = [sys.executable, script, str(devices), name, out]
-        subprocess.run(command, env=os.environ | path, check=True, timeout=300)
-        found.append(json.loads(out.read_text()))
-    one, eight = found
-    assert eight["devices"] == 8 and eight["first"] == eight["last"]
-    for ours, theirs in zip(eight["reports"], one["reports"], strict=True):
-        assert ours.keys() == theirs.keys()
-        for key in ours:
-            np.testing.assert_allclose(ours[key], theirs[key], 1e-8, 1e-9, key)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import eqsim_zoo as zoo
 
 
 SCRIPT = pathlib.Path(__file__).with_name("parallel.py")
-AGENTS = "ppo", "recurrent_ppo", "sac", "shac", "es", "dads"
+AGENTS = "ppo", "recurrent_ppo", "sac", "shac", "es", "dads", "bc"
 slow = pytest.mark.slow
 
 

@@ -124,17 +124,6 @@ def test_statistics():
         np.testing.assert_allclose(found.variance, square / n, rtol=1e-9)
 
 
-def test_changes_are_never_those_of_a_reset():
-    """The last step of an episode leads to where the robot went."""
-    agent, prior = AGENTS["dads"]
-    state, _ = grown(agent, prior, 8)
-    rows = state.memory.replay.rows.transition
-    assert jnp.any(rows.truncated)
-    change = rows.next_obs[:, 4:6] - rows.obs[:, 4:6]
-    # The velocity after a step, times its duration.
-    np.testing.assert_allclose(change, 0.1 * rows.next_obs[:, 2:4], atol=1e-12)
-
-
 # Rewards.
 
 
