@@ -9,6 +9,7 @@ import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
 import pytest
+from toys import Rail
 from zoo.agents import AGENTS, init, iterate
 
 import eqsim
@@ -126,16 +127,17 @@ def test_apg_discounts_from_the_beginning_of_an_episode():
     assert float(report["loss"]) == pytest.approx(-2.0 * 0.5 / 4)
 
 
-def test_unknown_arguments_are_errors():
-    for kind in KINDS.values():
-        with pytest.raises(TypeError, match="learning_rat"):
-            kind(learning_rat=1.0)
-
-
 @each
 def test_refuses_what_does_not_reset_itself(agent):
     with pytest.raises(ValueError, match=r"AutoReset\(TimeLimit\(env, length\)\)"):
         agent.init(jr.key(0), eqsim.make("inverted_pendulum"))
+
+
+class Pictures(Rail):
+    """Observations are pictures."""
+
+    def observe(self, state, action):
+        return jnp.zeros((4, 4, 3))
 
 
 @each
@@ -143,25 +145,7 @@ def test_refuses_pictures(agent):
     """Without an encoder."""
     message = "one real vector|needs an encoder"
     with pytest.raises(ValueError, match=message):
-        agent.init(jr.key(0), _Pictures(probes.constant_reward()))
-
-
-class _Pictures(eqsim.wrappers.AbstractStateless):
-    """Observations are pictures."""
-
-    env: eqsim.AbstractEnv
-
-    lifetime = eqsim.wrappers.Lifetime.NONE
-    dt = property(lambda self: self.env.dt)
-    action_range = property(lambda self: self.env.action_range)
-
-    def reset(self, key, options=None):
-        state, timestep = self.env.reset(key, options)
-        return state, eqx.tree_at(lambda t: t.obs, timestep, jnp.zeros((4, 4, 3)))
-
-    def step(self, state, action):
-        state, timestep = self.env.step(state, action)
-        return state, eqx.tree_at(lambda t: t.obs, timestep, jnp.zeros((4, 4, 3)))
+        agent.init(jr.key(0), AutoReset(TimeLimit(Pictures(), 5)))
 
 
 BOUNDED = {name: agent for name, agent in AGENTS.items() if "ppo" not in name}

@@ -34,9 +34,6 @@ from eqsim_zoo.training.train_resume import ended
 
 pytestmark = pytest.mark.usefixtures("names")
 POINTS, AGENTS = PUBLISHED["eqsim.commands"], PUBLISHED["eqsim.agents"]
-PLAN = dict(
-    steps=120, episode_length=10, pool_size=4, turns=6, evaluations=2, num_seeds=2
-)
 
 
 def test_help(capsys):
@@ -324,33 +321,15 @@ def test_trained_by_the_place_of_its_class(capsys):
     np.testing.assert_allclose(returns, found.returns, rtol=1e-9)
     status, out, err = run(capsys, "resume a --steps 60 --env toys:Rail")
     assert status == 0 and "184 steps" in out, err
-    line = "view a --env toys:Rail --length 3 --export a.html"
-    assert run(capsys, line)[0] == 0
-    line = "record toys:Rail --policy a --steps 40 --episodes 4 --out a.npz"
-    status, out, err = run(capsys, line)
-    assert status == 0 and "40 steps" in out, err
     status, _, err = run(capsys, "record toys:rails --policy a --out b.npz")
     assert status == 2
 
 
-def test_started_in_python(capsys):
-    agents = [Search(), Search(rate=1.0)]
-    zoo.train(zoo.Run(agents, Rail(), **PLAN), out="a")
-    status, _, err = run(capsys, "eval a")
+def test_started_in_python(capsys, tmp_path):
+    """An environment that was given as an object has no name."""
+    write_config(tmp_path, zoo.Run(Search(), Rail(), 9), False)
+    status, _, err = run(capsys, "eval .")
     assert status == 2 and "`--env module:Class`" in err
-    status, out, err = run(capsys, "eval a --env toys:Rail --episodes 4 --json")
-    assert status == 0, err
-    members = json.loads(out)["members"]
-    assert [(x["seed"], x["rate"]) for x in members] == [
-        (0, agents[0].rate.item()),
-        (1, agents[0].rate.item()),
-        (0, 1.0),
-        (1, 1.0),
-    ]
-    status, out, err = run(capsys, "resume a --env toys:Rail --steps 60")
-    assert status == 0 and "184 steps" in out, err
-    line = "record toys:Rail --policy a --steps 40 --episodes 4 --out a.npz"
-    assert run(capsys, line)[0] == 0
 
 
 class Parts(Rail):

@@ -280,8 +280,6 @@ def test_refusals():
     for levels in (1, -2):
         with pytest.raises(ValueError, match=f"`PPO.levels` must be .*, got {levels}"):
             PPO(levels=levels)
-    with pytest.raises(TypeError, match="learning_rat"):
-        PPO(learning_rat=1e-3)
     with pytest.raises(ValueError, match="got the boolean True"):
         PPO(learning_rate=True)
     agent, env = PPO(num_minibatches=16), AutoReset(TimeLimit(Wide(NU), 5))

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from opengl import needs_opengl
 from toys import push, Rail
 from zoo.commands import run, SHORT
 from zoo.datasets import assert_same
@@ -16,7 +15,7 @@ from zoo.search import Search
 
 import eqsim
 from eqsim import AutoReset, TimeLimit
-from eqsim.wrappers import Pixels, ResetMode
+from eqsim.wrappers import ResetMode
 from eqsim_zoo import evaluate
 from eqsim_zoo.blocks import Squash
 from eqsim_zoo.data import (
@@ -127,16 +126,6 @@ def test_dictionaries():
     np.testing.assert_array_equal(pictures[:, :, 0, 0], shade)
     trajectory = eqsim.rollout(env, policy, jr.key(0), 3)
     assert len(from_trajectory(trajectory, env)) == 3
-
-
-@needs_opengl
-@pytest.mark.slow
-def test_pictures():
-    env = Pixels(Rail(1), 8, 6)
-    call = {"steps": 6, "num_envs": 2, "episode_length": 2, "pool_size": 2}
-    data = record(env, RandomPolicy(env.action_range), jr.key(0), **call)
-    assert data.frames.dtype == np.uint8 and data.frames.shape[1:] == (6, 8, 3)
-    assert len(np.unique(data.frames)) > 3
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_policy_does_not_see_the_descriptor():
 
 def test_statistics():
     """Of what was observed, of descriptors and of their changes, over all steps."""
-    agent, prior = AGENTS["dads"]
+    agent, prior = AGENTS["dads, continuum"]
     state, _ = grown(agent, prior)
     rows = state.memory.replay.rows.transition
     number = int(state.memory.replay.size)
