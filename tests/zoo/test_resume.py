@@ -29,6 +29,7 @@ from eqsim_zoo.runs import (
 )
 from eqsim_zoo.runs.folders import read_run
 from eqsim_zoo.training import (
+    Checkpoint,
     EarlyStop,
     Interrupted,
     Terminated,

@@ -253,13 +253,8 @@ def test_gradients_flow_only_where_they_should(batches, name):
     if "continuum" in name and "dads" in name:
         agent = dataclasses.replace(agent, dynamics_update_freq=1)
 
-    models = lambda s: (
-        s.sac.actor.model,
-        s.sac.critic.model,
-        s.sac.temperature.model,
-    )
-    skills = lambda s: s.model.model
-    where = lambda s: (models(s), skills(s))
+    learners = lambda sac: (sac.actor, sac.critic, sac.temperature)
+    where = lambda s: ([x.model for x in learners(s.sac)], s.model.model)
     numbers, rest = eqx.partition(where(state), eqx.is_inexact_array)
 
     def totals(numbers):
