@@ -1,13 +1,9 @@
 """Agents and their training states survive `pickle`, `cloudpickle` and `copy.deepcopy`."""
 
-import copy
-import pickle
-
-import cloudpickle
 import equinox as eqx
 import jax.random as jr
-import jax.tree_util as jtu
 import pytest
+from copying import assert_copied, assert_same, COPIES
 from toys import Rail
 from zoo.agents import AGENTS, init, iterate
 from zoo.skills import plane
@@ -15,20 +11,6 @@ from zoo.skills import plane
 import eqsim
 from eqsim import AutoReset, TimeLimit
 from eqsim.wrappers import OneHotSkills, Reach, TorsoPosition
-
-
-COPIES = {
-    "pickle": lambda x: pickle.loads(pickle.dumps(x)),
-    "cloudpickle": lambda x: pickle.loads(cloudpickle.dumps(x)),
-    "deepcopy": copy.deepcopy,
-}
-
-
-def assert_same(new, old):
-    """Same numbers and same structure, so that compiled programs are shared."""
-    assert eqx.tree_equal(new, old)
-    assert jtu.tree_structure(new) == jtu.tree_structure(old)
-    assert hash(jtu.tree_structure(new)) == hash(jtu.tree_structure(old))
 
 
 def _environment(name):
@@ -48,9 +30,7 @@ def test_agents(name):
     agent = make()
     # Shapes instead of numbers: nothing is compiled.
     state = eqx.filter_eval_shape(agent.init, jr.key(0), _environment(name))
-    for copied in COPIES.values():
-        assert_same(copied(agent), agent)
-        assert_same(copied(state), state)
+    assert_copied((agent, state))
 
 
 def test_training_goes_on(getkey):
