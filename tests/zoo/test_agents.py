@@ -130,7 +130,7 @@ def test_apg_discounts_from_the_beginning_of_an_episode():
 @each
 def test_refuses_what_does_not_reset_itself(agent):
     with pytest.raises(ValueError, match=r"AutoReset\(TimeLimit\(env, length\)\)"):
-        agent.init(jr.key(0), eqsim.make("inverted_pendulum"))
+        agent.init(jr.key(0), eqsim.make("point_mass"))
 
 
 class Pictures(Rail):
@@ -157,7 +157,7 @@ def test_refuses_actions_without_bounds(agent):
     env = AutoReset(TimeLimit(eqsim.make("point_mass"), 8))
     with pytest.raises(ValueError, match="needs a finite range of positive width"):
         agent.init(jr.key(0), env)
-    AGENTS["ppo"].init(jr.key(0), env)
+    eqx.filter_eval_shape(AGENTS["ppo"].init, jr.key(0), env)
 
 
 RANGES = {
