@@ -407,7 +407,7 @@ def started(folder, options, turns):
     return process
 
 
-@pytest.mark.slow  # What happens after it was pressed once is tested above.
+@pytest.mark.slow  # `test_resume.py` sends one signal, within the process.
 def test_ctrl_c_twice(capsys, tmp_path):
     """In the middle of a turn that would take an hour. Meanwhile nobody else may write."""
     options = "--steps 1e9 --episode-length 10 --pool-size 4 --turns 1"
