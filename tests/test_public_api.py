@@ -8,15 +8,14 @@ import pkgutil
 import pytest
 
 import eqsim
-import eqsim_zoo
 
 
 def _packages():
-    for library in (eqsim, eqsim_zoo):
-        yield library.__name__
-        for module in pkgutil.walk_packages(library.__path__, f"{library.__name__}."):
-            if module.ispkg and "._" not in module.name:
-                yield module.name
+    yield "eqsim_zoo"
+    yield "eqsim"
+    for module in pkgutil.walk_packages(eqsim.__path__, "eqsim."):
+        if module.ispkg and "._" not in module.name:
+            yield module.name
 
 
 def _public(module):
