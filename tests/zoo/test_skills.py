@@ -23,7 +23,7 @@ from eqsim.testing import probes
 from eqsim.wrappers import NormalSkills, OneHotSkills, Skills, UniformSkills
 from eqsim_zoo.agents.dads import predictability
 from eqsim_zoo.agents.diayn import diversity_reward
-from eqsim_zoo.blocks.skill_space import EpisodeReturns, log_density, SkillPolicy
+from eqsim_zoo.blocks.skill_space import log_density, SkillPolicy
 
 
 AGENTS = {
@@ -395,38 +395,6 @@ def test_mix():
     np.testing.assert_allclose(zoo.RewardMix()(reward, own, jnp.full(3, -jnp.inf)), own)
 
 
-@hypothesis.given(seed=st.integers(0, 2**16), length=st.integers(1, 5))
-@hypothesis.settings(max_examples=examples(15), deadline=None)
-@pytest.mark.slow
-def test_returns_of_episodes(seed, length):
-    """Of all that is remembered, as a plain loop says, also after the ring has gone
-    round."""
-    rng, envs, blocks, kept = np.random.default_rng(seed), 3, 9, 8
-    episodes = EpisodeReturns.create(envs, kept, jnp.float64)
-    so_far, places, names = np.zeros(envs), [], []
-    known, running = {}, np.arange(envs)
-    after = jax.jit(lambda e, steps, so_far: e.after(steps, so_far))
-    for _ in range(blocks):
-        reward = rng.normal(size=(envs, length))
-        done = rng.random((envs, length)) < 0.4
-        no = jnp.zeros((envs, length), bool)
-        steps = zoo.blocks.Transition(
-            no, no, jnp.asarray(reward), no, jnp.asarray(done), no
-        )
-        episodes, where = after(episodes, steps, jnp.asarray(so_far))
-        for t in range(length):
-            so_far = so_far + reward[:, t]
-            for e in range(envs):
-                places.append(int(where[e, t]))
-                names.append(int(running[e]))
-                if done[e, t]:
-                    known[names[-1]] = so_far[e]
-                    so_far[e], running[e] = 0.0, running[e] + envs
-    for place, name in [*zip(places, names)][-envs * kept :]:
-        expected = known.get(name, -np.inf)
-        np.testing.assert_allclose(episodes.return_of(jnp.asarray(place)), expected)
-
-
 @pytest.mark.slow
 def test_smerl_learns_from_good_episodes_only():
     agent = diayn(mix=zoo.RewardMix(task=1.0, target_return=1e6))
@@ -442,23 +410,25 @@ def test_smerl_learns_from_good_episodes_only():
     assert both.update(bare, batch)[1]["critic_loss"] != expected["critic_loss"]
 
 
-def test_returns_of_what_is_remembered():
-    """Of each row that of its episode, if that has ended: so SMERL can choose."""
-    env, agent = training(OneHotSkills(5), 3), diayn()
+@pytest.mark.parametrize("length", (3, 1))
+def test_returns_of_what_is_remembered(length):
+    """Of each row that of its episode, if that has ended, also after the ring has gone
+    round: so SMERL can choose."""
+    env, agent = training(OneHotSkills(5), length), diayn()
     state = init(agent, jr.key(0), env)
-    for _ in range(7):
+    for _ in range(13):
         state, _ = iterate(agent, state, env)
     rows = state.memory.replay.rows
-    number = int(state.memory.replay.size)
-    assert number < state.memory.replay.capacity
-    # Rows are those of all environments, two steps of each, one block after the other.
-    order = lambda x: np.asarray(x)[:number].reshape(-1, 7, 2).swapaxes(0, 1)
-    reward = order(rows.transition.reward).reshape(7, -1)
-    found = order(state.learner.episodes.return_of(rows.episode)).reshape(7, -1)
-    assert reward.shape == (7, 14)
-    whole = reward[:, :12].reshape(7, 4, 3).sum(axis=2)
-    np.testing.assert_allclose(found[:, :12], np.repeat(whole, 3, axis=1))
-    assert np.all(found[:, 12:] == -np.inf)
+    assert state.memory.replay.size == state.memory.replay.capacity == 140
+    # Rows are those of all environments, two steps of each, one block after the other;
+    # the oldest block is the fourth one.
+    order = lambda x: np.roll(np.asarray(x), -42).reshape(10, 7, 2).swapaxes(0, 1)
+    reward = order(rows.transition.reward).reshape(7, 20)
+    found = order(state.learner.episodes.return_of(rows.episode)).reshape(7, 20)
+    ended = 20 // length * length
+    whole = reward[:, :ended].reshape(7, -1, length).sum(axis=2)
+    np.testing.assert_allclose(found[:, :ended], np.repeat(whole, length, axis=1))
+    assert np.all(found[:, ended:] == -np.inf)
 
 
 # Bad input.
