@@ -130,7 +130,7 @@ def test_apg_discounts_from_the_beginning_of_an_episode():
 @each
 def test_refuses_what_does_not_reset_itself(agent):
     with pytest.raises(ValueError, match=r"AutoReset\(TimeLimit\(env, length\)\)"):
-        agent.init(jr.key(0), eqsim.make("point_mass"))
+        agent.init(jr.key(0), Rail())
 
 
 class Pictures(Rail):
