@@ -257,14 +257,18 @@ def test_gradients_flow_only_where_they_should(batches, name):
     where = lambda s: [learner.model for learner in learners(s)]
     numbers, rest = eqx.partition(where(state), eqx.is_inexact_array)
 
-    def totals(numbers):
+    def total(part, numbers):
+        """Return the sum of all numbers of some networks after an update."""
         before = eqx.tree_at(where, state, eqx.combine(numbers, rest))
         after, _ = agent.update(before, batch)
-        *models, skills = eqx.filter(where(after), eqx.is_inexact_array)
-        total = lambda tree: sum(map(jnp.sum, jtu.tree_leaves(tree)))
-        return total(models), total(skills)
+        networks = eqx.filter(where(after)[part], eqx.is_inexact_array)
+        return sum(map(jnp.sum, jtu.tree_leaves(networks)))
 
-    of_models, of_skills = eqx.filter_jit(jax.jacrev(totals))(numbers)
+    # Not one Jacobian: zeros times infinite slopes of Adam would be NaN.
+    slope = jax.grad(total, 1)
+    models, skills = slice(3), slice(3, 4)
+    slopes = eqx.filter_jit(lambda x: (slope(models, x), slope(skills, x)))
+    of_models, of_skills = slopes(numbers)
     moves = lambda tree: [not bool(jnp.all(x == 0.0)) for x in jtu.tree_leaves(tree)]
     *by_models, by_skills = of_models
     assert not any(moves(by_skills)) and all(moves(by_models))
