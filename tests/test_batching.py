@@ -48,30 +48,17 @@ CASES = {
     "vmap both": lambda f: jax.vmap(f)(A, X),
     "vmap last axis": lambda f: jax.vmap(f, (None, 1))(a, X.T),
     "vmap twice": lambda f: jax.vmap(many(f), (0, None))(A, X),
-    "vmap thrice": lambda f: jax.vmap(jax.vmap(many(f), (0, None)), (0, None))(
-        jnp.stack([A, 2 * A]), X
-    ),
     "jacfwd": lambda f: jax.jacfwd(f, (0, 1))(a, x),
     "jacrev": lambda f: jax.jacrev(f, (0, 1))(a, x),
-    "jvp of grad vmap": lambda f: jax.jvp(
-        jax.grad(lambda a: many(f)(a, X)["sum"].sum()), (a,), (jnp.array([1.0, -2.0]),)
-    ),
     "vmap none": lambda f: many(f)(a, X[:0]),
-    "vmap jacfwd": lambda f: jax.vmap(jax.jacfwd(f, (0, 1)))(A, X),
     "vmap jacrev": lambda f: many(jax.jacrev(f, (0, 1)))(a, X),
-    "jacfwd vmap": lambda f: jax.jacfwd(many(f))(a, X),
     "grad vmap": lambda f: jax.grad(lambda a: many(f)(a, X)["sum"].sum())(a),
-    "grad vmap vmap": lambda f: jax.jacrev(
-        lambda a: jax.vmap(many(f), (0, None))(jnp.stack([a, 2 * a]), X)["sum"]
-    )(a),
     "vmap grad": lambda f: many(jax.grad(lambda a, x: f(a, x)["sum"]))(a, X),
-    "hessian": lambda f: jax.hessian(lambda a: f(a, x)["sum"])(a),
     "vmap hessian": lambda f: many(jax.hessian(lambda a, x: f(a, x)["sum"], (0, 1)))(
         a, X
     ),
     "hessian vmap": lambda f: jax.hessian(lambda a: many(f)(a, X)["sum"].sum())(a),
     "jacrev jacrev": lambda f: jax.jacrev(jax.jacrev(lambda a: f(a, x)["y"]))(a),
-    "jacrev jacfwd": lambda f: jax.jacrev(jax.jacfwd(lambda a: f(a, x)["y"]))(a),
     "scan": lambda f: rollout(f, a, x),
     "vmap scan": lambda f: jax.vmap(lambda x: rollout(f, a, x))(X),
     "grad scan": lambda f: jax.grad(lambda x: rollout(f, a, x).sum())(x),
@@ -112,14 +99,12 @@ def test_same_as_the_function(name):
     assert tree_allclose(got, expected, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", ("call", "vmap twice", "vmap jacrev", "grad vmap"))
-@pytest.mark.quick_cases("call", "grad vmap")
+@pytest.mark.parametrize("name", ("call", "grad vmap"))
 def test_without_jit(name):
     assert tree_allclose(CASES[name](wrapped), CASES[name](example), rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ("call", "vmap twice", "vmap jacrev", "grad vmap"))
-@pytest.mark.quick_cases("call", "vmap jacrev")
+@pytest.mark.parametrize("name", ("call", "vmap jacrev"))
 def test_while_jit_is_disabled(name):
     """A call is one operation, which is compiled."""
     with jax.disable_jit():

@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from toys import Rail
 
 import eqsim_zoo as zoo
 from eqsim import Generalized, load_mjcf, Positional, rollout, Spring
 from eqsim.constraint import Newton
 from eqsim.control import CEM, ILQR, MPPI, PredictiveSampling
-from eqsim.envs import Ant, Hopper
+from eqsim.envs import Ant
 from eqsim.identify import design_experiment, fit, Solver, structural_identifiability
 from eqsim.wrappers import (
     ActionRepeat,
@@ -26,7 +27,8 @@ from eqsim.wrappers import (
 )
 
 
-ENV = Hopper()
+ENV = Rail()
+POLICY = lambda obs, key: jnp.zeros(2)
 COUNTS = {
     "frame_skip": lambda n: Ant(frame_skip=n),
     "ActionRepeat.repeat": lambda n: ActionRepeat(ENV, n),
@@ -48,11 +50,9 @@ COUNTS = {
     "ILQR.max_steps": lambda n: ILQR(max_steps=n),
     "ILQR.lanes": lambda n: ILQR(lanes=n),
     "height_field_contacts": lambda n: load_mjcf("<mujoco/>", height_field_contacts=n),
-    "length": lambda n: rollout(
-        ENV, lambda obs, key: jnp.zeros(3), jax.random.key(0), n
-    ),
+    "length": lambda n: rollout(ENV, POLICY, jax.random.key(0), n),
     "checkpoint_every": lambda n: rollout(
-        ENV, lambda obs, key: jnp.zeros(3), jax.random.key(0), 4, checkpoint_every=n
+        ENV, POLICY, jax.random.key(0), 4, checkpoint_every=n
     ),
     "Solver.max_steps": lambda n: fit(ENV.sys, [], {}, solver=Solver(max_steps=n)),
     "motions": lambda n: structural_identifiability(ENV.sys, {}, motions=n),

@@ -9,6 +9,10 @@ from eqsim._lists import for_lanes, lanes_per_chunk, where_needed
 
 
 CAPACITY = 5
+# Chunks within a list, of several environments, and of all rows at once.
+each_shape = pytest.mark.parametrize(
+    "batch, size", (((), 2), ((4,), 3), ((3, 2), 5), ((3, 2), 64))
+)
 
 
 def lists(batch):
@@ -20,8 +24,7 @@ def lists(batch):
     return jnp.asarray(count), jnp.asarray(rows), used
 
 
-@pytest.mark.parametrize("size", (2, 3, 64))
-@pytest.mark.parametrize("batch", ((), (4,), (3, 2)))
+@each_shape
 def test_sums(batch, size):
     """Sums for each environment, for all, and for the entries of a table."""
     count, rows, used = lists(batch)
@@ -43,8 +46,7 @@ def test_sums(batch, size):
         np.testing.assert_array_equal(spread[entry], mine)
 
 
-@pytest.mark.parametrize("size", (2, 5, 64))
-@pytest.mark.parametrize("batch", ((), (4,), (3, 2)))
+@each_shape
 def test_lists(batch, size):
     """Rows that are chosen are appended to other lists in their order."""
     count, rows, used = lists(batch)

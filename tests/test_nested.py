@@ -32,22 +32,19 @@ def _product(a, x):
     return jax.vjp(step, a, x)[1](jnp.ones_like(x))
 
 
-def _rolled_fn(a, x):
-    return over_batch(_rolled, x.ndim - 1, a, x)
+def _outer(fn):
+    """Wrap a function that contains a call of a wrapped one."""
 
+    def outer(a, x):
+        return over_batch(fn, x.ndim - 1, a, x)
 
-def _sensitivity_fn(a, x):
-    return over_batch(_sensitivity, x.ndim - 1, a, x)
-
-
-def _product_fn(a, x):
-    return over_batch(_product, x.ndim - 1, a, x)
+    return batch_last(outer)
 
 
 FUNCTIONS = {
-    "scan": (_rolled, batch_last(_rolled_fn)),
-    "tangents": (_sensitivity, batch_last(_sensitivity_fn)),
-    "cotangent": (_product, batch_last(_product_fn)),
+    "scan": (_rolled, _outer(_rolled)),
+    "tangents": (_sensitivity, _outer(_sensitivity)),
+    "cotangent": (_product, _outer(_product)),
 }
 a, X = jnp.array([1.0, -0.2]), jnp.arange(15.0).reshape(5, 3) / 7.0
 A = jnp.stack([a, 0.5 * a, -a, 2.0 * a, 0.0 * a])

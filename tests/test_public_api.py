@@ -11,6 +11,7 @@ import eqsim
 
 
 def _packages():
+    yield "eqsim_zoo"
     yield "eqsim"
     for module in pkgutil.walk_packages(eqsim.__path__, "eqsim."):
         if module.ispkg and "._" not in module.name:

@@ -3,7 +3,6 @@ import inspect
 import pathlib
 import sys
 import warnings
-import zipfile
 
 import pytest
 from packages import GROUP, publish
@@ -98,13 +97,13 @@ def test_one_name_of_two_packages(tmp_path, modules):
 MALFORMED = (b"no section\n", b"[x]\na = b\na = c\n", b"[x]\nno equals\n")
 
 
-@pytest.mark.parametrize("malformed", MALFORMED)
-def test_a_malformed_file_of_an_unrelated_package(tmp_path, modules, malformed):
-    """It is none of our business: not even a warning."""
+def test_malformed_files_of_unrelated_packages(tmp_path, modules):
+    """They are ignored, without a warning."""
     (modules / "sane_thing.py").write_text("Sane = 5\n")
     publish(tmp_path, "sane", {"sane": "sane_thing:Sane"})
-    publish(tmp_path, "aaa", malformed)
-    publish(tmp_path, "zzz", malformed)
+    for number, malformed in enumerate(MALFORMED):
+        publish(tmp_path, f"aaa{number}", malformed)
+        publish(tmp_path, f"zzz{number}", malformed)
     registry = Registry(GROUP, [tmp_path])
     assert registry.names() == ("sane",)
     assert registry.get("sane") == 5
@@ -207,41 +206,6 @@ def test_paths_of_any_type(tmp_path, monkeypatch):
     publish(tmp_path, "boxes", {"box": "x:Y"})
     monkeypatch.setattr(sys, "path", [*sys.path, pathlib.Path(tmp_path), None])
     assert Registry(GROUP).names() == ("box",)
-
-
-def test_a_wheel_on_the_path(tmp_path):
-    folder = publish(tmp_path, "zipped", {"box": "zipped_box:Box"})
-    wheel = tmp_path / "zipped.whl"
-    with zipfile.ZipFile(wheel, "w") as file:
-        for item in folder.iterdir():
-            file.write(item, f"{folder.name}/{item.name}")
-    plugin = Registry(GROUP, [wheel]).plugins()["box"]
-    assert (plugin.package, plugin.version) == ("zipped", "1.0")
-
-
-def test_packages_that_another_finder_finds(tmp_path, monkeypatch):
-    """As build systems have, that do not install into a folder."""
-
-    class Found(importlib.metadata.Distribution):
-        def read_text(self, filename):
-            return {
-                "METADATA": "Name: elsewhere\nVersion: 4.5\n",
-                "entry_points.txt": f"[{GROUP}]\nfar = x:Y\n",
-            }.get(filename)
-
-        def locate_file(self, path):
-            return tmp_path / path
-
-    class Finder(importlib.metadata.DistributionFinder):
-        def find_spec(self, *_):
-            return None
-
-        def find_distributions(self, context=None):
-            return [Found()]
-
-    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder()])
-    plugin = Registry(GROUP, [tmp_path]).plugins()["far"]
-    assert (plugin.package, plugin.version) == ("elsewhere", "4.5")
 
 
 def test_a_plugin_that_ends_python(tmp_path, modules):

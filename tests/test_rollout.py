@@ -115,22 +115,6 @@ def test_axes_of_some_leaves(fleet):
     assert tree_allclose(got, expected, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.slow
-def test_parts_of_a_batch(fleet):
-    """A batch is as its parts; an axis of environments may be any."""
-    keys = jr.split(jr.key(2), 6)
-    masses = jnp.concatenate([MASSES(fleet), 2 * MASSES(fleet)])
-    last = eqx.tree_at(MASSES, MASS_AXES, -1)
-    run = lambda masses, keys, axes: eqsim.rollout(
-        eqx.tree_at(MASSES, ENV, masses), POLICY, keys, 4, env_axes=axes
-    )
-    parts = [run(masses[i : i + 3].T, keys[i : i + 3], last) for i in (0, 3)]
-    whole = run(masses, keys, MASS_AXES)
-    joined = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
-    assert tree_allclose(whole, joined, rtol=1e-10, atol=1e-12)
-    assert whole.state.q.shape == (6, 4, 2)
-
-
 def test_axes_that_do_not_fit(fleet):
     keys = jr.split(jr.key(2), 4)
     with pytest.raises(
@@ -193,24 +177,6 @@ def test_gradient():
     np.testing.assert_allclose(value, total(masses, POLICY.gains, key), rtol=1e-12)
 
 
-def test_gradient_of_a_fleet(fleet):
-    """By the masses of each robot: what others do does not count."""
-    keys = jr.split(jr.key(5), 3)
-
-    def loss(masses):
-        env = eqx.tree_at(MASSES, ENV, masses)
-        out = eqsim.rollout(env, POLICY, keys, 6, env_axes=MASS_AXES)
-        return jnp.sum(out.last[0].q ** 2)
-
-    masses = MASSES(fleet)
-    both = eqx.filter_jit(eqx.filter_grad(loss))(masses)
-    eps = 1e-6
-    for k in range(3):
-        step = eps * jnp.zeros_like(masses).at[k, 1].set(1.0)
-        slope = (loss(masses + step) - loss(masses - step)) / (2 * eps)
-        np.testing.assert_allclose(both[k, 1], slope, rtol=1e-5)
-
-
 def test_compiled_once():
     traces = 0
 
@@ -248,18 +214,14 @@ def test_wrong_calls():
     keys = jr.split(jr.key(0), 2)
     with pytest.raises(ValueError, match=r"timesteps of shape \(\).*shape \(2,\)"):
         eqsim.rollout(ENV, nothing, keys, 1, start=(state, timestep))
+    # Under the type checker of the tests, the annotation refuses it first.
+    with pytest.raises((ValueError, TypeError), match="key"):
+        eqsim.rollout(ENV, nothing, jr.PRNGKey(0), 1)
+    with pytest.raises(ValueError, match="one key runs one environment"):
+        eqsim.rollout(ENV, nothing, jr.key(0), 1, env_axes=eqx.if_array(0))
     heavy = eqx.tree_at(MASSES, ENV, jnp.array([jnp.nan, 1.0]))
     with pytest.raises(ValueError, match="mass"):
         eqsim.rollout(heavy, nothing, jr.key(0), 1)
-
-
-def test_wrong_keys():
-    env, policy = eqsim.make("inverted_pendulum"), lambda obs, key: jnp.zeros(1)
-    # Under the type checker of the tests, the annotation refuses it first.
-    with pytest.raises((ValueError, TypeError), match="key"):
-        eqsim.rollout(env, policy, jax.random.PRNGKey(0), 1)
-    with pytest.raises(ValueError, match="one key runs one environment"):
-        eqsim.rollout(env, policy, jax.random.key(0), 1, env_axes=eqx.if_array(0))
 
 
 GEAR = ENV.sys.actuators.gear

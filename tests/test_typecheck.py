@@ -34,7 +34,7 @@ def test_all_modules_are_checked(pytestconfig):
 
 
 @pytest.mark.parametrize("value, rejected", (("1", True), ("0", False), (None, False)))
-@pytest.mark.quick_cases("0-False")
+@pytest.mark.slow  # `test_arguments.py` runs a process without checks.
 def test_environment_variable(value, rejected):
     environment = {k: v for k, v in os.environ.items() if k != "EQSIM_TYPECHECK"}
     if value is not None:

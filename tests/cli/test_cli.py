@@ -63,8 +63,8 @@ def test_list(run, monkeypatch):
     assert status == 1 and "third-party 1.2" in err and "no_such_module" in err
 
 
-def test_show(run, rail):
-    status, out, _ = run("show", "point_mass", "--pipeline", "spring")
+def test_show(run, rail, monkeypatch):
+    status, out, _ = run("show", "eqsim:point_mass", "--pipeline", "spring")
     assert status == 0
     expected = (
         "point 2 kg",
@@ -81,13 +81,8 @@ def test_show(run, rail):
     status, out, _ = run("show", "looping")
     assert status == 0 and "Rail in TimeLimit in AutoReset" in out
     assert "motor0 [-2, 3]" in out and "observation 4" in out
-
-
-def test_show_descriptor(run, monkeypatch):
     make = lambda: eqsim.wrappers.TorsoPosition(Rail(), 5.0)
     monkeypatch.setitem(eqsim.ENVS._registered, "placed", make)
-    status, out, _ = run("show", "eqsim:point_mass")
-    assert status == 0 and "PointMass" in out
     status, out, _ = run("show", "placed")
     assert status == 0 and "descriptor x [-5, 5] y [-5, 5]" in out
 
@@ -101,20 +96,15 @@ WRONG = {
     "rollout point_mass --num-envs 0": "`--num-envs`",
     "rollout point_mass --length -3": "got -3",
     "rollout looping --randomize hard": "`AutoReset`",
-    "rollout point_mass --num-envs x": "--num-envs",
     f"rollout point_mass --length {'9' * 30}": "too large",
     "rollout": "ENV",
     "roll": "roll",
-    "control reachr": "Did you mean 'reacher'",
     "control reacher --horizon 0": "`--horizon`",
     "control reacher --contact -1": "got -1.0",
     "view nothing": "environment 'nothing'",
     "view nothing.xml": "'nothing.xml'",
     "view runs/nothing": "'runs/nothing'",
     "view . --pipeline spring": "`--pipeline` does not apply to runs",
-    "view point_mass --num-envs 0": "`--num-envs`",
-    "view point_mass --randomize nothing": "'nothing'",
-    "view point_mass --port 70000": "got 70000",
     "plugins lst": "lst",
     "plugins list --timeout 0": "got 0.0",
     "plugins show antt": "plugin 'antt'. Did you mean 'ant'",
@@ -208,19 +198,6 @@ def _check_picture(path):
             assert np.mean(part < 200) > 0.002
 
 
-def test_rollout_of_fast(run, tmp_path):
-    """Another pipeline, one environment, and motors without bounds."""
-    line = f"rollout point_mass --pipeline positional --num-envs 1 --length 4 --out {tmp_path}/x"
-    status, out, _ = run(line)
-    assert status == 0 and "1 environments" not in out.split("wrote")[1]
-    with np.load(tmp_path / "x.npz") as file:
-        assert file["observations"].shape == (1, 4, 2)
-        assert np.array_equal(
-            file["observations"][:, 1:], file["next_observations"][:, :3]
-        )
-    assert (tmp_path / "x.png").exists() and not (tmp_path / "x.gif").exists()
-
-
 @needs_opengl
 @pytest.mark.slow
 def test_animation(run, rail, tmp_path):
@@ -256,10 +233,9 @@ def test_a_command_restores_the_warnings_of_its_caller(run):
         assert (warnings.showwarning, list(warnings.filters)) == before
 
 
-@pytest.mark.parametrize("words", (["--help"], ["plugins", "list", "--json"]))
-@pytest.mark.quick_cases("words1")
-def test_closed_pipe_prints_no_message(words):
-    """As in `eqsim --help | head -1`, when `head` has read its line and exited."""
+def test_closed_pipe_prints_no_message():
+    """As in `eqsim plugins list | head -1`, when `head` has read its line and exited."""
+    words = ["plugins", "list", "--json"]
     code = f"import sys; from eqsim._cli import main; sys.exit(main({words}))"
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -272,17 +248,17 @@ def test_closed_pipe_prints_no_message(words):
 
 @pytest.mark.parametrize("solver", ("ilqr", "cem"))
 @pytest.mark.quick_cases("cem")
-def test_writes_a_plan(solver, run, tmp_path):
+def test_writes_a_plan(solver, run, rail, tmp_path):
     """The plan is better than its first guess; the page needs no other file."""
     file = tmp_path / "new" / "plan"
     options = "--horizon", "10", "--steps", "5", "--samples", "16", "--out", str(file)
-    status, out, err = run("control", "reacher", "--solver", solver, *options)
+    status, out, err = run("control", "rail", "--solver", solver, *options)
     assert status == 0, err
     report = json.loads(file.with_suffix(".json").read_text())
     assert report["cost"] < report["before"]
     with np.load(file.with_suffix(".npz"), allow_pickle=False) as arrays:
         assert arrays["q"].shape[0] == 11 and arrays["actions"].shape == (10, 2)
-        assert np.all(np.abs(arrays["actions"]) <= 1.0)
+        assert np.all((arrays["actions"] >= -2.0) & (arrays["actions"] <= 3.0))
         np.testing.assert_allclose(arrays["rewards"].sum(), report["return"], rtol=1e-5)
         assert ("gains" in arrays) == (solver == "ilqr")
     page = file.with_suffix(".html").read_text()
@@ -311,7 +287,9 @@ def view_names(monkeypatch, tmp_path):
     monkeypatch.setattr(RUNS, "_plugins", {})
     monkeypatch.setattr(viewer.Viewer, "wait", lambda _: pytest.fail("a page opened"))
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "point.xml").write_text(POINT)
+    # A ball that falls, without contacts to compile.
+    floor = '<geom name="floor" type="plane" size="0 0 1"/>'
+    (tmp_path / "point.xml").write_text(POINT.replace(floor, ""))
 
 
 def exported(monkeypatch):

@@ -17,19 +17,12 @@ EXAMPLES = pathlib.Path(__file__).parents[2] / "docs" / "examples"
 sys.path.insert(0, str(EXAMPLES))
 
 from ant_demo import (
-    figures,
-    identification,
     learning,
-    linearization,
-    pendulum,
     quadruped,
     recording,
-    report,
     robot,
-    tables,
 )
 from ant_demo.countdown import Countdown
-from ant_demo.fleet import Throughput
 
 
 def test_both_simulators_get_the_same_changes():
@@ -64,49 +57,6 @@ def test_noise_is_as_stated():
     np.testing.assert_allclose(np.std((data.q - data.true_q)[:, 7:]), 1e-3, rtol=0.1)
     np.testing.assert_allclose(np.linalg.norm(data.q[:, 3:7], axis=1), 1)
     assert 0.1 < data.touching.mean() < 0.9
-
-
-def test_report(tmp_path):
-    sys = robot.eqsim_system()
-    rows = robot.parameters(sys)
-    fit = identification.Fit(
-        np.array(robot.HIDDEN), np.array([0.001, 0.1, 0.01, 0.01, 0.01]), 1.0, 3, 4, 5
-    )
-    entries = tables.identified(rows, fit)
-    assert [entry["identifiable"] for entry in entries] == [True, False] + 3 * [True]
-    assert all(abs(entry["error_percent"]) < 1e-9 for entry in entries)
-    rate = Throughput(8, 2, 5, 2, 2e4, 1e4, 1.0)
-    model = linearization.LinearModel(np.eye(28), np.ones((28, 8)))
-    names = linearization.labels(sys)
-    figures.parameters(tmp_path / "a.png", rows, fit)
-    figures.throughput(tmp_path / "b.png", rate)
-    figures.linear_model(tmp_path / "c.png", model, model, names)
-    page = report.Page("<title>", "subtitle")
-    page.table(tables.identification_table(entries))
-    page.table(tables.throughput_table(rate))
-    page.table(tables.linear_table(tables.linear_entries(model, model)))
-    numbers = dict.fromkeys(learning.KNOWN, 1234.5)
-    page.table(tables.learning_table([numbers, numbers]))
-    page.command("eqsim train", "<done>")
-    for name in "abc":
-        page.image(tmp_path / f"{name}.png", name)
-    page.write(tmp_path / "index.html")
-    text = (tmp_path / "index.html").read_text()
-    assert "&lt;title&gt;" in text and "http" not in text
-    assert text.count("data:image/png;base64,") == 3 and text.count("<table>") == 4
-    assert "$ eqsim train\n&lt;done&gt;</pre>" in text and text.count("1,234") == 4
-
-
-def test_page_embeds_figures_and_viewers(tmp_path):
-    page = report.Page("title", "subtitle")
-    page.text("below")
-    page.viewer("<p class='x'>&lt;</p>", "ants")
-    page.figures([("1 %", "largest <error>")])
-    page.write(tmp_path / "index.html")
-    text = (tmp_path / "index.html").read_text()
-    assert text.index("subtitle") < text.index("<b>1 %</b>") < text.index("below")
-    assert "largest &lt;error&gt;" in text
-    assert 'srcdoc="&lt;p class=&#x27;x&#x27;&gt;&amp;lt;&lt;/p&gt;"' in text
 
 
 def test_countdown():
@@ -160,14 +110,6 @@ def test_value_of_a_walk():
     np.testing.assert_allclose(value[:2], [1.0, 0.8])
     np.testing.assert_allclose(value[2], 1.0 - 10.0 * (1.0 - np.cos(0.2)))
     assert value[3] == -np.inf
-
-
-def test_recordings_are_optional(tmp_path):
-    assert pendulum.file(None) is None and pendulum.file(tmp_path) is None
-    path = tmp_path / "double_pendulum" / "identification_C1.npz"
-    path.parent.mkdir()
-    path.write_bytes(b"")
-    assert pendulum.file(tmp_path) == path
 
 
 def test_excerpt(tmp_path):

@@ -75,7 +75,7 @@ def _example():
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.quick_cases("ppo, parts", "sac, parts")
+@pytest.mark.quick_cases("sac, parts")  # `test_members_and_settings` has PPO.
 def test_acts_as_the_agent(case, tmp_path):
     agent, env = CASES[case]
     plan = dict(steps=256, episode_length=10, turns=4, evaluations=0, pool_size=4)

@@ -225,6 +225,10 @@ def _mass(low=0.0):
     return viewer.ScaleSlider(lambda s: s.links.mass, low, 2.0)
 
 
+def _batch():
+    return eqx.filter_vmap(lambda _: point())(jnp.arange(2))
+
+
 def _launch(where, *arguments):
     slider = viewer.ValueSlider(where, *arguments)
     return viewer.launch(point(), sliders={"a": slider})
@@ -235,6 +239,7 @@ REFUSED = [
     (lambda: recorded_frames(point(), np.zeros((3, 2)), None), ValueError, "(3, 2)"),
     (lambda: recorded_frames(point(), np.zeros(1), None), ValueError, "time, 1"),
     (lambda: viewer.as_environment("ant"), TypeError, "ant"),
+    (lambda: viewer.as_environment(_batch()), ValueError, "batch of shape"),
     (lambda: _mass(2.0), ValueError, "got 2.0 and 2.0"),
     (lambda: viewer.launch(point(), sliders={"a": 3}), TypeError, "'a'"),
     (lambda: _launch(lambda s: s.links.names, -1.0, 0.0), ValueError, "'a' cannot"),
@@ -254,12 +259,6 @@ REFUSED = [
 def test_errors(make, error, words):
     with pytest.raises(error, match=re.escape(words)):
         make()
-
-
-def test_a_batch_is_no_robot():
-    batch = eqx.filter_vmap(lambda _: point())(jnp.arange(2))
-    with pytest.raises(ValueError, match="batch of shape"):
-        viewer.as_environment(batch)
 
 
 def test_default_sliders_leave_the_robot_as_it_is():

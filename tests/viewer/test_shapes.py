@@ -36,14 +36,11 @@ def volume(solid):
         (box, 8.0, 1e-12),
         (sphere, 4.0 / 3.0 * np.pi, 0.04),
         (cylinder, 2.0 * np.pi, 0.02),
+        (lambda: mesh(shapes(), 0), 1.0 / 6.0, 1e-5),
     ],
 )
 def test_solids_are_closed_and_face_outside(solid, expected, rtol):
     assert volume(solid()) == pytest.approx(expected, rel=rtol)
-
-
-def test_a_mesh_has_its_volume():
-    assert volume(mesh(shapes(), 0)) == pytest.approx(1.0 / 6.0, rel=1e-5)
 
 
 def test_a_height_field_interpolates_its_heights():

@@ -21,6 +21,7 @@ if processes > 1:
 import equinox as eqx
 import jax.random as jr
 import jax.tree_util as jtu
+import numpy as np
 from agents import AGENTS, init, iterate
 
 import eqsim
@@ -34,10 +35,22 @@ def placed(state):
     return [str(x.sharding.spec) for x in leaves]
 
 
+def steps():
+    """Return a dataset of images and vectors."""
+    draws, rows = np.random.default_rng(0), 64
+    camera = draws.integers(0, 256, (rows, 8, 8, 3)).astype(np.uint8)
+    obs = {"camera": camera, "joints": draws.normal(size=(rows, 3))}
+    action, reward = draws.uniform(-1, 1, (rows, 2)), draws.normal(size=rows)
+    back, over = jtu.tree_map(lambda x: x[::-1], obs), np.arange(rows) % 8 == 7
+    return zoo.data.Dataset.create(obs, action, reward, back, over, ~over)
+
+
 def turns(agent):
     env = observed_action_reward()
     if isinstance(agent, zoo.agents.AbstractSkillAgent):
         env = agent.__eqsim_wrap__(env)
+    if isinstance(agent, zoo.Offline):
+        env = steps()
     state = init(agent, jr.key(0), env)
     first, reports = placed(state), []
     for _ in range(10):
@@ -46,8 +59,13 @@ def turns(agent):
     return {"reports": reports, "first": first, "last": placed(state)}
 
 
-SKILLS = {"dads": zoo.DADS(sac=AGENTS["sac"], hidden=(32,), importance_weights=True)}
-agent, out = (AGENTS | SKILLS)[sys.argv[5]], pathlib.Path(sys.argv[6])
+IMPALA = zoo.vision.Impala(widths=(2,), blocks=1, outputs=4)
+IMAGES = zoo.vision.Images(IMPALA, augmentations=(zoo.vision.RandomCrop(2),))
+OTHERS = {
+    "dads": zoo.DADS(sac=AGENTS["sac"], hidden=(32,), importance_weights=True),
+    "bc": zoo.Offline(zoo.BC(hidden=(8,), inputs=IMAGES), 32, 3),
+}
+agent, out = (AGENTS | OTHERS)[sys.argv[5]], pathlib.Path(sys.argv[6])
 with jax.set_mesh(zoo.blocks.device_mesh()):
     if out.suffix == ".json":
         found = turns(agent)

@@ -127,18 +127,18 @@ def test_any_damage_is_seen(written, tmp_path, share, flip):
 def test_damage_is_named(written, tmp_path):
     path, data = tmp_path / "x.ckpt", written.read_bytes()
     for wrong, words in (
-        (data[:-5], "is damaged"),
         (data[:-1] + b"?", "its checksum is wrong"),
         (data + b"more", "is damaged"),
         (data.replace(b"checkpoint-3", b"checkpoint-9", 1), "'eqsim-checkpoint-9'"),
-        (data[:100], "is damaged"),
     ):
         path.write_bytes(wrong)
         with pytest.raises(CheckpointError, match=words):
             load_checkpoint(path, eqx.filter_eval_shape(state))
 
 
-@pytest.mark.parametrize("content", (b"", b"\x89PNG\r\n", b"{}\n", pickle.dumps({})))
+@pytest.mark.parametrize(
+    "content", (b"", pickle.dumps({}), safetensors.numpy.save({"x": np.zeros(3)}))
+)
 def test_foreign_files(tmp_path, content):
     path = tmp_path / "foreign"
     path.write_bytes(content)
@@ -167,12 +167,6 @@ def test_metadata_of_other_types_are_one_error(written, tmp_path, changes):
     for read in (read_about, lambda p: load_checkpoint(p, state())):
         with pytest.raises(CheckpointError, match="its metadata are invalid"):
             read(path)
-
-
-def test_foreign_tensors(tmp_path):
-    safetensors.numpy.save_file({"x": np.zeros(3)}, tmp_path / "x")
-    with pytest.raises(CheckpointError, match="is not a checkpoint of eqsim-zoo"):
-        read_about(tmp_path / "x")
 
 
 def test_what_differs_is_named(written):

@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
-import warnings
 
 import entrypoints
 import jax
@@ -18,53 +16,24 @@ import pytest
 from opengl import needs_opengl
 from PIL import Image
 from toys import Rail
+from zoo.commands import PUBLISHED, run, SHORT
 from zoo.search import Search
 from zoo.skills import TINY
-from zoo.states import without_times
 
 import eqsim
 import eqsim_zoo as zoo
-from eqsim._cli import main
-from eqsim.plugins import COMMANDS, RUNS
 from eqsim.testing import probes
 from eqsim_zoo import load_run
 from eqsim_zoo._cli import view_run
 from eqsim_zoo._cli._train_commands import agent_options, field_help
-from eqsim_zoo.runs import EnvironmentWarning, read_about, read_metrics
+from eqsim_zoo.runs import read_about, read_metrics
 from eqsim_zoo.runs._presets import _TABLE
 from eqsim_zoo.runs.folders import write_config
 from eqsim_zoo.training.train_resume import ended
 
 
-ZOO = pathlib.Path(__file__).parents[2] / "zoo" / "pyproject.toml"
-PUBLISHED = tomllib.loads(ZOO.read_text())["project"]["entry-points"]
+pytestmark = pytest.mark.usefixtures("names")
 POINTS, AGENTS = PUBLISHED["eqsim.commands"], PUBLISHED["eqsim.agents"]
-SHORT = "--steps 120 --episode-length 10 --pool-size 4 --turns 6 --evaluations 2"
-PLAN = dict(
-    steps=120, episode_length=10, pool_size=4, turns=6, evaluations=2, num_seeds=2
-)
-
-
-@pytest.fixture(autouse=True)
-def names(monkeypatch, tmp_path):
-    """Commands as they are published, a tiny agent, and a folder to run in."""
-    for name, target in POINTS.items():
-        value = entrypoints.EntryPoint.from_string(target, name).load()
-        monkeypatch.setitem(COMMANDS._registered, name, value)
-    monkeypatch.setitem(eqsim.AGENTS._registered, "search", Search)
-    for name, make in (("ppo", zoo.PPO), ("dads", zoo.DADS), ("iql", zoo.IQL)):
-        monkeypatch.setitem(eqsim.AGENTS._registered, name, make)
-    monkeypatch.setitem(eqsim.ENVS._registered, "rail", Rail)
-    monkeypatch.setattr(RUNS, "_plugins", {})
-    monkeypatch.setitem(RUNS._registered, "zoo", view_run)
-    monkeypatch.chdir(tmp_path)
-
-
-def run(capsys, line):
-    """The exit status, and what was printed, on one line each."""
-    status = main(line.split())
-    printed = capsys.readouterr()
-    return status, " ".join(printed.out.split()), " ".join(printed.err.split())
 
 
 def test_help(capsys):
@@ -121,21 +90,6 @@ def test_a_run(capsys, tmp_path):
 
 
 @needs_opengl
-@pytest.mark.slow  # `test_video.py` writes animations.
-def test_an_animation(capsys, tmp_path):
-    """Of one episode, at the pace of the robot: one picture in about 0.05 s."""
-    dt = float(Rail().dt)
-    line = f"train search rail {SHORT} --out run"
-    assert run(capsys, line)[0] == 0
-    status, out, _ = run(capsys, "eval run --episodes 2 --picture")
-    assert status == 0 and "wrote run/episode.gif" in out
-    every = max(1, round(0.05 / dt))
-    with Image.open(tmp_path / "run" / "episode.gif") as image:
-        assert image.n_frames == -(-10 // every)
-        assert image.info["duration"] == pytest.approx(1000 * every * dt, abs=10)
-
-
-@needs_opengl
 @pytest.mark.slow
 def test_animations_of_a_run(capsys, tmp_path):
     """With `--video 2`: at the second of two evaluations, and when it is resumed."""
@@ -143,6 +97,11 @@ def test_animations_of_a_run(capsys, tmp_path):
     assert run(capsys, line)[0] == 0
     names = lambda: sorted(x.name for x in (tmp_path / "run" / "videos").iterdir())
     assert names() == ["steps_0000000120.gif"]
+    status, out, _ = run(capsys, "eval run --episodes 2 --picture")
+    assert status == 0 and "wrote run/episode.gif" in out
+    with Image.open(tmp_path / "run" / "episode.gif") as image:
+        assert image.n_frames == 10
+        assert image.info["duration"] == pytest.approx(1000 * float(Rail().dt), abs=10)
     assert run(capsys, "resume run --steps 40 --video 1")[0] == 0
     assert names() == ["steps_0000000120.gif", "steps_0000000160.gif"]
     status, _, err = run(capsys, "resume run --steps 40 --video -1")
@@ -292,31 +251,22 @@ def test_presets_are_defaults(capsys, monkeypatch):
 
 WRONG = {
     "train": "AGENT",
-    "train ppo ant --steps inf": "`steps`",
     "train serch rail --steps 9": "search",
     "train search ral --steps 9": "'ral'",
     "train search rail": "--steps 1e6",
     "train search rail --steps x": "--steps",
     "train search rail --steps 0.5": "`steps` must be an integer of at least 1, got 0.5",
-    "train search rail --steps 9 --rat 1": "Unrecognized options: --rat",
     "train search rail --steps 9 --rat 2": "--rate FLOAT",
-    "train search rail --steps 9 --rate x": "--rate",
     "train search rail --steps 9 --num-envs 1.5": "'1.5' is not an integer",
     "train search rail --steps 9 --loud maybe": "invalid choice 'maybe'",
     "train ppo rail --steps 9 --discount 1.5": "`PPO.discount` must be in [0, 1], got 1.5",
-    "train ppo rail --steps 9 --learning-rate -1": "got -1.0",
     "train iql rail --steps 9 --expectile 0.8": "--data FILE",
-    "train search rail --steps 9 --num-envs 0": "`num_envs` must be at least 1, got 0",
-    "train search rail --steps 9 --num-seeds 0": "`num_seeds` must be an integer",
     "train search rail --steps 9 --sweep sizes=1,2": "sizes",
     "train search rail --steps 9 --sweep rate": "--sweep learning_rate=1e-4,1e-3",
-    "train search rail --steps 9 --sweep num_envs=1,2": "may differ only in array values",
-    "train search rail --steps 9 --pipeline sprng": "'spring'",
     "train search rail --steps 9 --randomize hrd": "'hard'",
     "train search rail --steps 9 --skills one_hot:5,least=3": "'least'",
     "train search rail --steps 9 --logger tensorbord": "tensorboard",
     "resume nothing": "'nothing' is not the folder of a run",
-    "eval nothing": "'nothing' is not the folder of a run",
     "eval nothing --best --last": "`--best` and `--last`",
     "eval nothing --episodes 0": "`--episodes` must be at least 1",
     "runs compare": "run folder",
@@ -371,45 +321,15 @@ def test_trained_by_the_place_of_its_class(capsys):
     np.testing.assert_allclose(returns, found.returns, rtol=1e-9)
     status, out, err = run(capsys, "resume a --steps 60 --env toys:Rail")
     assert status == 0 and "184 steps" in out, err
-    line = "view a --env toys:Rail --length 3 --export a.html"
-    assert run(capsys, line)[0] == 0
-    line = "record toys:Rail --policy a --steps 40 --episodes 4 --out a.npz"
-    status, out, err = run(capsys, line)
-    assert status == 0 and "40 steps" in out, err
     status, _, err = run(capsys, "record toys:rails --policy a --out b.npz")
     assert status == 2
 
 
-def test_started_in_python(capsys):
-    agents = [Search(), Search(rate=1.0)]
-    zoo.train(zoo.Run(agents, Rail(), **PLAN), out="a")
-    status, _, err = run(capsys, "eval a")
+def test_started_in_python(capsys, tmp_path):
+    """An environment that was given as an object has no name."""
+    write_config(tmp_path, zoo.Run(Search(), Rail(), 9), False)
+    status, _, err = run(capsys, "eval .")
     assert status == 2 and "`--env module:Class`" in err
-    status, out, err = run(capsys, "eval a --env toys:Rail --episodes 4 --json")
-    assert status == 0, err
-    members = json.loads(out)["members"]
-    assert [(x["seed"], x["rate"]) for x in members] == [
-        (0, agents[0].rate.item()),
-        (1, agents[0].rate.item()),
-        (0, 1.0),
-        (1, 1.0),
-    ]
-    status, out, err = run(capsys, "resume a --env toys:Rail --steps 60")
-    assert status == 0 and "184 steps" in out, err
-    line = "record toys:Rail --policy a --steps 40 --episodes 4 --out a.npz"
-    assert run(capsys, line)[0] == 0
-
-
-@pytest.mark.slow  # `test_resume.py` has the warning itself.
-def test_another_environment_than_trained(capsys, monkeypatch):
-    monkeypatch.setitem(eqsim.ENVS._registered, "wide", lambda: Rail(edge=9.0))
-    zoo.train(zoo.Run(Search(), Rail(), **PLAN), out="a")
-    with pytest.warns(EnvironmentWarning, match="Rail.edge: 5.0 in the run, 9.0 here"):
-        zoo.load_run("a", agent=Search(), env=eqsim.make("wide"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        status, _, err = run(capsys, "eval a --env wide --episodes 4")
-    assert status == 0 and "Rail.edge: 5.0 in the run, 9.0 here" in err
 
 
 class Parts(Rail):
@@ -487,23 +407,7 @@ def started(folder, options, turns):
     return process
 
 
-@pytest.mark.slow  # `test_resume.py` sends a signal within the process.
-def test_ctrl_c(capsys, tmp_path):
-    """It saves, says how to go on, and the run ends as one that was left alone."""
-    options = "--steps 60000 --episode-length 10 --pool-size 4 --turns 300"
-    process = started(tmp_path / "a", options, 5)
-    process.send_signal(signal.SIGINT)
-    out = " ".join(process.communicate()[0].split())
-    assert process.returncode == 130
-    assert "Stopping after this turn" in out
-    assert f"Resume with `eqsim resume {tmp_path / 'a'}`" in out
-    assert run(capsys, "resume a")[0] == 0
-    assert run(capsys, f"train search rail {options} --out b")[0] == 0
-    one, two = (without_times(read_metrics(name)) for name in "ab")
-    assert one == two
-
-
-@pytest.mark.slow  # What happens after it was pressed once is tested above.
+@pytest.mark.slow  # `test_resume.py` sends one signal, within the process.
 def test_ctrl_c_twice(capsys, tmp_path):
     """In the middle of a turn that would take an hour. Meanwhile nobody else may write."""
     options = "--steps 1e9 --episode-length 10 --pool-size 4 --turns 1"

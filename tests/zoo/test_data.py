@@ -99,12 +99,12 @@ def test_host_and_device_are_equal(draw, getkey):
         data.sample(key, 5) if draw == "sample" else data.sample_sequences(key, 5, 3)
     )
     many = lambda data, keys: jax.vmap(lambda key: of(data, key))(keys)
-    expected = [of(DATA, key) for key in keys]
+    one, many = eqx.filter_jit(of), eqx.filter_jit(many)
+    expected = [one(DATA, key) for key in keys]
     for data in (DATA, host):
         assert_same(of(data, keys[0]), expected[0])
-        assert_same(eqx.filter_jit(of)(data, keys[0]), expected[0])
-        for found in (many(data, keys), eqx.filter_jit(many)(data, keys)):
-            assert_same(found, jtu.tree_map(lambda *x: jnp.stack(x), *expected))
+        assert_same(one(data, keys[0]), expected[0])
+        assert_same(many(data, keys), jtu.tree_map(lambda *x: jnp.stack(x), *expected))
     assert_same(host.on_device(), DATA)
 
 
@@ -221,60 +221,46 @@ def _put(index, value):
     return put
 
 
-EMPTY = {name: x[:0] for name, x in recorded((1,), (True,)).items()}
-BAD = {
-    "empty": (EMPTY, r"`reward` has shape \(0,\)"),
-    "rewards in rows": (
-        _with("reward", lambda x: x[:, None]),
-        r"shape \(5, 1\); expected",
+# An array, its change, and words of the message.
+BAD = (
+    ("reward", lambda x: x[:, None], r"shape \(5, 1\); expected"),
+    ("reward", lambda x: np.append(x, 0.0), "there are 6 rewards"),
+    ("reward", lambda x: np.array(["a"] * 5), "`reward` has type <U1"),
+    ("reward", _put(4, -np.inf), "`reward` is not finite in 1 .* in row 4: -inf"),
+    ("action", lambda x: x[1:], r"`action` has shape \(4, 2\)"),
+    ("action", lambda x: x[:, 0], r"expected \(5, nu\)"),
+    ("action", _put((2, 1), np.nan), "`action` is not finite in 1"),
+    ("terminated", lambda x: x[:, None], "`terminated` has shape"),
+    ("truncated", lambda x: x[1:], "`truncated` has shape"),
+    ("obs", lambda x: {}, "at least one array"),
+    (
+        "obs",
+        _put(([1, 3], 0), np.nan),
+        r"`obs` .* 2 of 5 rows, first in row 1: \[ *nan",
     ),
-    "one reward more": (
-        _with("reward", lambda x: np.append(x, 0.0)),
-        "there are 6 rewards",
-    ),
-    "one action less": (
-        _with("action", lambda x: x[1:]),
-        r"`action` has shape \(4, 2\)",
-    ),
-    "a row of actions": (
-        _with("action", lambda x: x[:, 0]),
-        r"expected \(5, nu\)",
-    ),
-    "flags in rows": (
-        _with("terminated", lambda x: x[:, None]),
-        "`terminated` has shape",
-    ),
-    "one flag less": (_with("truncated", lambda x: x[1:]), "`truncated` has shape"),
-    "nothing seen": (_with("obs", lambda x: {}), "at least one array"),
-    "other keys": (_with("next_obs", lambda x: {"a": x}), "`next_obs` is PyTreeDef"),
-    "other shapes": (_with("next_obs", lambda x: x[:, :2]), r"`next_obs` has \(5, 2\)"),
-    "other types": (_with("next_obs", lambda x: x.astype(np.uint8)), "and uint8"),
-    "words": (_with("reward", lambda x: np.array(["a"] * 5)), "`reward` has type <U1"),
-    "NaN seen": (
-        _with("obs", _put(([1, 3], 0), np.nan)),
-        r"`obs` is not finite in 2 of 5 rows, first in row 1: \[ *nan",
-    ),
-    "infinite reward": (
-        _with("reward", _put(4, -np.inf)),
-        "`reward` is not finite in 1 of 5 rows, first in row 4: -inf",
-    ),
-    "NaN taken": (_with("action", _put((2, 1), np.nan)), "`action` is not finite in 1"),
-    "NaN reached": (
-        _with("next_obs", _put((4, 1), np.nan)),
-        "`next_obs` is not finite",
-    ),
-    "outside": (
-        _with("action", _put(([1, 2, 4], 0), 3.5)),
+    ("next_obs", lambda x: {"a": x}, "`next_obs` is PyTreeDef"),
+    ("next_obs", lambda x: x[:, :2], r"`next_obs` has \(5, 2\)"),
+    ("next_obs", lambda x: x.astype(np.uint8), "and uint8"),
+    ("next_obs", _put((4, 1), np.nan), "`next_obs` is not finite"),
+    (
+        "action",
+        _put(([1, 2, 4], 0), 3.5),
         r"outside its bounds in 3 of 5 rows, first in row 1: \[3.5 .*, with bounds "
         r"\[\[-2.0, 3.0\], \[0.0, 1.0\]\].*`clip=True`",
     ),
-}
+)
 
 
-@pytest.mark.parametrize("steps, message", BAD.values(), ids=BAD)
-def test_bad_steps(steps, message):
+@pytest.mark.parametrize("name, change, message", BAD)
+def test_bad_steps(name, change, message):
     with pytest.raises(ValueError, match=message):
-        Dataset.create(**steps, bounds=BOUNDS)
+        Dataset.create(**_with(name, change), bounds=BOUNDS)
+
+
+def test_no_steps():
+    empty = {name: x[:0] for name, x in recorded((1,), (True,)).items()}
+    with pytest.raises(ValueError, match=r"`reward` has shape \(0,\)"):
+        Dataset.create(**empty, bounds=BOUNDS)
 
 
 @pytest.mark.parametrize(

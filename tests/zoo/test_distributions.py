@@ -44,10 +44,10 @@ def density(distribution):
     return lambda y: float(at(jnp.asarray(y)))
 
 
-@pytest.mark.parametrize("mean, log_std", ((0.0, -1.0), (0.7, 0.0), (-1.5, -0.5)))
-def test_tanh_normal_is_a_density(mean, log_std):
+def test_tanh_normal_is_a_density():
     """Its integral is one, and over an interval it is the probability of the numbers that
     are squashed there."""
+    mean, log_std = 0.7, 0.0
     find = density(one(mean, log_std))
     total, _ = integrate.quad(find, -1.0 + 1e-12, 1.0 - 1e-12, limit=200)
     assert total == pytest.approx(1.0, abs=1e-6)

@@ -5,39 +5,31 @@ import pathlib
 
 import pytest
 from toys import Rail
+from zoo.disturbed_runs import AGENT, ARGS, EachTurn, same
 from zoo.full_disk import no_room as no_room
 from zoo.search import Search
-from zoo.states import bits, without_times
+from zoo.states import bits
 
-from eqsim_zoo import load_run, resume, Run, train
-from eqsim_zoo.runs import read_about, read_metrics
-from eqsim_zoo.training import AbstractCallback, Checkpoint, UnsavedError
+from eqsim_zoo import resume, Run, train
+from eqsim_zoo.runs import read_about
+from eqsim_zoo.training import Checkpoint, UnsavedError
 
 
-ARGS = {
-    "steps": 400,
-    "episode_length": 10,
-    "pool_size": 8,
-    "turns": 12,
-    "evaluations": 12,
-    "episodes": 4,
-}
-AGENT = {"agent": Search(), "env": Rail()}
-slow = lambda value: pytest.param(value, marks=pytest.mark.slow)
 needs_full = pytest.mark.skipif(
     not os.path.exists("/dev/full"), reason="needs a device that is full"
 )
 
 
-class Fill(AbstractCallback):
+CHECKPOINTS = ("last.ckpt", "best.ckpt")
+
+
+class Fill:
     """The disk is full in some turns, for some files; the process dies after `death`."""
 
     def __init__(self, out, turns, files, no_room, death=0):
         self.out, self.turns, self.files, self.death = out, turns, files, death
         self.no_room = no_room
-
-    def start(self, run, folder, turn):
-        pass
+        self.callbacks = [EachTurn(self.turn), Checkpoint(0.0)]
 
     def turn(self, turn):
         now = turn.counters.turn
@@ -53,9 +45,6 @@ class Fill(AbstractCallback):
                     path.rename(kept)
                 path.symlink_to("/dev/full")
 
-    def close(self):
-        pass
-
     def free(self, name):
         """Make room for a file."""
         path = self.out / name
@@ -66,26 +55,25 @@ class Fill(AbstractCallback):
         if kept.exists():
             kept.rename(path)
 
-
-CHECKPOINTS = ("last.ckpt", "best.ckpt")
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A run on a disk with room."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    return train(Run(Search(), Rail(), **ARGS), out=folder)
+    def train(self):
+        """Start the run."""
+        return train(
+            Run(Search(), Rail(), **ARGS), out=self.out, callbacks=self.callbacks
+        )
 
 
-def same(folder, whole):
-    """Check that files hold the states, counters and rows of an uninterrupted run."""
-    for best in (False, True):
-        one, two = (load_run(x, best=best, **AGENT) for x in (folder, whole.folder))
-        assert bits(one.state) == bits(two.state)
-        untimed = [x.counters._replace(seconds=0.0) for x in (one, two)]
-        assert untimed[0] == untimed[1]
-    one, two = (read_metrics(x) for x in (folder, whole.folder))
-    assert without_times(one) == without_times(two)
+@needs_full
+def test_full_disk_does_not_end_a_run(whole, tmp_path, no_room):
+    """Checkpoints and metrics that cannot be written are reported, and written later."""
+    files = "metrics.csv", "last.ckpt"
+    fill = Fill(tmp_path / "run", range(2, 7), files, no_room)
+    with pytest.warns() as said:
+        fill.train()
+    text = [str(one.message) for one in said]
+    checkpoints = [x for x in text if "The checkpoint after turn" in x]
+    assert len(checkpoints) == 5 and "No space left" in checkpoints[0]
+    assert sum("Metrics could not be written" in x for x in text) == 1
+    same(fill.out, whole.folder)
 
 
 @pytest.mark.filterwarnings("ignore::eqsim_zoo.training.RunWarning")
@@ -94,12 +82,11 @@ def test_best_state_on_a_full_disk(whole, tmp_path, no_room):
     best = whole.counters.best_turn
     assert 1 < best < whole.counters.turn
     fill = Fill(tmp_path / "run", (best, best + 1), CHECKPOINTS, no_room)
-    callbacks = [fill, Checkpoint(0.0)]
-    train(Run(Search(), Rail(), **ARGS), out=fill.out, callbacks=callbacks)
-    same(fill.out, whole)
+    fill.train()
+    same(fill.out, whole.folder)
 
 
-@pytest.mark.parametrize("copies", (False, slow(True)))
+@pytest.mark.parametrize("copies", (False, True))
 @pytest.mark.slow
 def test_best_state_at_each_moment(whole, tmp_path, monkeypatch, copies):
     """A process may die between two files: `last.ckpt` names no best state that
@@ -126,24 +113,22 @@ def test_best_state_at_each_moment(whole, tmp_path, monkeypatch, copies):
     for turn, best, held in moments:
         # A newer best state is found again when the run resumes from `last.ckpt`.
         assert held == best or held > turn, (turn, best, held)
-    same(out, whole)
+    same(out, whole.folder)
 
 
 @needs_full
 @pytest.mark.filterwarnings("ignore::eqsim_zoo.training.RunWarning")
-@pytest.mark.parametrize("name", ("metrics.jsonl", slow("metrics.csv")))
+@pytest.mark.parametrize("name", ("metrics.jsonl", "metrics.csv"))
+@pytest.mark.quick_cases("metrics.jsonl")
 def test_no_checkpoint_without_its_metrics(whole, tmp_path, no_room, name):
     """Rows that are not on the disk when the process dies are computed again."""
     fill = Fill(tmp_path / "run", (3, 4, 5, 6), (name,), no_room, death=5)
-    callbacks = [fill, Checkpoint(0.0)]
     with pytest.raises(KeyboardInterrupt):
-        train(Run(Search(), Rail(), **ARGS), out=fill.out, callbacks=callbacks)
+        fill.train()
     fill.free(name)
     assert read_about(fill.out / "last.ckpt")["counters"]["turn"] == 2
     resume(fill.out, **AGENT)
-    same(fill.out, whole)
-    tables = [(x / "metrics.csv").read_text() for x in (fill.out, whole.folder)]
-    assert tables[0].count("\n") == tables[1].count("\n")
+    same(fill.out, whole.folder)
 
 
 @needs_full
@@ -154,16 +139,15 @@ def test_full_disk_at_the_end(whole, tmp_path, no_room, files):
     """An error says that the end is missing; its result is kept, and the run resumes."""
     last = whole.counters.turn
     fill = Fill(tmp_path / "run", (last - 1, last), files, no_room)
-    callbacks = [fill, Checkpoint(0.0)]
     with pytest.raises(UnsavedError, match="No space left") as error:
-        train(Run(Search(), Rail(), **ARGS), out=fill.out, callbacks=callbacks)
+        fill.train()
     assert f"turn {last - 2}" in str(error.value)
     result = error.value.result
     assert result is not None and bits(result.state) == bits(whole.state)
     for name in files:
         fill.free(name)
     resume(fill.out, **AGENT)
-    same(fill.out, whole)
+    same(fill.out, whole.folder)
 
 
 def test_full_disk_at_the_start(whole, tmp_path, no_room):

@@ -26,18 +26,23 @@ def loss_fn(net):
     return jnp.mean(error**2), {"error": jnp.max(jnp.abs(error))}
 
 
+LOSS = eqx.filter_jit(loss_fn)
+GRADIENT = eqx.filter_jit(eqx.filter_grad(lambda net: loss_fn(net)[0]))
+
+
 @eqx.filter_jit
 def step(learner, rate, most=None, loss_fn=loss_fn):
     return learner.apply_loss_fn(loss_fn, optax.adam(rate), max_grad_norm=most)
 
 
-def by_hand(net, opt_state, optimizer):
-    """What optax says, on the arrays alone."""
+@eqx.filter_jit
+def by_hand(net, opt_state, rate):
+    """Return a step of optax on the arrays alone."""
     arrays, static = eqx.partition(net, eqx.is_inexact_array)
     loss = lambda arrays: loss_fn(eqx.combine(arrays, static))[0]
     value, grads = jax.value_and_grad(loss)(arrays)
     with jax.numpy_dtype_promotion("standard"):
-        updates, opt_state = optimizer.update(grads, opt_state, arrays)
+        updates, opt_state = optax.adam(rate).update(grads, opt_state, arrays)
     return eqx.combine(optax.apply_updates(arrays, updates), static), opt_state, value
 
 
@@ -48,8 +53,8 @@ def test_steps_are_those_of_optax(getkey):
     assert tree_allclose(learner.opt_state, opt_state)
     for _ in range(3):
         learner, metrics = step(learner, jnp.array(1e-2))
-        error = loss_fn(net)[1]["error"]
-        net, opt_state, value = by_hand(net, opt_state, optimizer)
+        error = LOSS(net)[1]["error"]
+        net, opt_state, value = by_hand(net, opt_state, jnp.array(1e-2))
         assert tree_allclose(learner.model, net, rtol=1e-9, atol=1e-9)
         assert tree_allclose(learner.opt_state, opt_state, rtol=1e-9, atol=1e-12)
         assert metrics["loss"] == pytest.approx(float(value), rel=1e-12)
@@ -57,13 +62,19 @@ def test_steps_are_those_of_optax(getkey):
 
 
 def test_a_scalar_loss(getkey):
-    """A loss without metrics takes the same step, and reports what every step does."""
+    """A loss without metrics takes the same step, and reports what every step does; so
+    does a step along its gradient."""
     learner = Learner.create(network(getkey()), optax.adam(1e-2))
     expected, metrics = step(learner, 1e-2)
     found, reported = step(learner, 1e-2, loss_fn=lambda net: loss_fn(net)[0])
     assert tree_allclose(found, expected, rtol=1e-12)
     assert set(reported) == {"loss", "grad_norm"}
     assert reported["loss"] == pytest.approx(float(metrics["loss"]), rel=1e-12)
+    grads = GRADIENT(learner.model)
+    apply = lambda learner, grads: learner.apply_gradients(grads, optax.adam(1e-2))
+    found, norm = eqx.filter_jit(apply)(learner, grads)
+    assert tree_allclose(found, expected, rtol=1e-9)
+    assert norm == pytest.approx(float(metrics["grad_norm"]), rel=1e-9)
 
 
 def test_a_learner_without_optimizer(getkey):
@@ -89,7 +100,7 @@ def test_gradient_clip(share, getkey):
     """A long gradient has the length that is asked for, a short one stays; and what is
     reported is the length before."""
     optimizer, net = optax.sgd(1.0), network(getkey())
-    grads = eqx.filter_grad(lambda net: loss_fn(net)[0])(net)
+    grads = GRADIENT(net)
     length = np.sqrt(sum(np.sum(np.square(g)) for g in jtu.tree_leaves(grads)))
     learner = Learner.create(net, optimizer)
     new, metrics = learner.apply_loss_fn(
@@ -111,8 +122,7 @@ def test_zero_gradient_is_clipped_to_zero():
     assert tree_allclose(new.model, model) and metrics["grad_norm"] == 0.0
 
 
-@pytest.mark.parametrize("value", (jnp.nan, jnp.inf))
-@pytest.mark.parametrize("clip", (None, 1.0))
+@pytest.mark.parametrize("value, clip", ((jnp.nan, None), (jnp.inf, 1.0)))
 def test_nonfinite_loss_changes_nothing(value, clip):
     """Neither the model nor the moments of the optimizer, and the next step is as if
     nothing had been."""
@@ -161,20 +171,3 @@ def test_several_networks_and_constants(getkey):
         expected = jtu.tree_map(lambda x, g: x - 0.1 * g, pick(nets), pick(grads))
         assert tree_allclose(pick(new.model), expected, rtol=1e-12)
         assert not tree_allclose(pick(new.model), pick(nets))
-
-
-@pytest.mark.slow  # `test_members_learn_as_by_themselves` maps whole agents.
-def test_vmapped_over_learning_rates(getkey):
-    """A fleet of learners, each with its own rate: each alone."""
-    rates, net = jnp.array([1e-3, 1e-2, 1e-1]), network(getkey())
-
-    def two(rate):
-        learner = Learner.create(net, optax.adam(rate))
-        for _ in range(2):
-            learner, metrics = step(learner, rate)
-        return learner, metrics
-
-    together = eqx.filter_vmap(two)(rates)
-    for k, rate in enumerate(rates):
-        row = jtu.tree_map(lambda x: x[k], together)
-        assert tree_allclose(row, two(rate), rtol=1e-9, atol=1e-12)

@@ -2,13 +2,6 @@
 evaluated as all others are."""
 
 import dataclasses
-import json
-import os
-import pathlib
-import signal
-import subprocess
-import sys
-import time
 
 import equinox as eqx
 import jax
@@ -18,6 +11,7 @@ import numpy as np
 import optax
 import pytest
 from toys import Rail
+from zoo.disturbed_runs import signaled
 from zoo.recordings import everything, first, random_batch
 from zoo.states import bits
 
@@ -40,13 +34,6 @@ AGENTS = {
     "discrete_cql": zoo.DiscreteCQL(**SMALL),
 }
 slow = pytest.mark.slow
-
-
-def quick_and_slow(*quick):
-    """Names of agents, of which some are tested always."""
-    return [x if x in quick else pytest.param(x, marks=slow) for x in AGENTS]
-
-
 QUICK = {"steps": 60, "turns": 6, "evaluations": 2, "episodes": 2, "episode_length": 5}
 
 
@@ -64,30 +51,23 @@ def practising(agent, **options):
     return zoo.Offline(agent, **{"batch_size": 16, "num_updates": 5} | options)
 
 
-@pytest.mark.parametrize("name", quick_and_slow("bc"))
+@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.quick_cases("bc")
 def test_conforms(name):
     """To the conformance kit, but for learning, as what it is given has no meaning."""
     testing.check_conformance(practising(AGENTS[name]))
 
 
-@pytest.mark.parametrize("name", quick_and_slow("iql"))
 @pytest.mark.slow  # `test_resume.py` has the checks of training online.
-def test_stopped_and_resumed(name, data, tmp_path):
+def test_stopped_and_resumed(data, tmp_path):
     """Bit by bit as if it had not been."""
-    from zoo.test_resume import Signal
-
-    agent, env = practising(AGENTS[name]), Rail()
-    if name == "discrete_cql":  # Three levels, the bounds and their middle.
-        low, high = data.bounds.T
-        half = 0.5 * (high - low)[None]
-        steps = jnp.round((data.action - low[None]) / half)
-        data = dataclasses.replace(data, action=low[None] + steps * half)
+    agent, env = practising(AGENTS["iql"]), Rail()
     about = data.about._replace(random_return=-10.0, expert_return=0.0)
     data = dataclasses.replace(data, about=about)
     run = zoo.Run(agent, env, **QUICK, data=data)
     whole = zoo.train(run, out=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        zoo.train(run, out=tmp_path / "stopped", callbacks=[Signal(3)])
+        zoo.train(run, out=tmp_path / "stopped", callbacks=[signaled(3)])
     resumed = zoo.resume(tmp_path / "stopped", agent=agent, env=env, data=data)
     assert bits(resumed.state) == bits(whole.state)
     assert resumed.counters.steps == 60
@@ -107,64 +87,6 @@ def test_stopped_and_resumed(name, data, tmp_path):
         ValueError, match="is trained on a dataset. Pass the same `data`"
     ):
         zoo.resume(run.folder, agent=agent, env=env, more_steps=10)
-
-
-CODE = """
-import sys
-import jax
-jax.config.update("jax_enable_x64", True)
-from toys import Rail
-import eqsim_zoo as zoo
-agent = zoo.Offline(zoo.IQL(hidden=(8,)), batch_size=16, num_updates=5)
-data = zoo.data.load_data(sys.argv[2])
-run, told = zoo.Run(agent, Rail(), **{args}, data=data), [zoo.training.Checkpoint(0.0)]
-zoo.train(run, out=sys.argv[1], callbacks=told)
-"""
-
-
-@slow  # `test_resume.py` kills another agent; above, this one is stopped.
-def test_kill_and_resume(data, tmp_path):
-    """With SIGKILL, in the middle."""
-    args = {"steps": 20_000, "turns": 200, "evaluations": 2, "episodes": 2}
-    args |= {"episode_length": 5}
-    zoo.data.save_data(data, tmp_path / "data.npz")
-    tests = str(pathlib.Path(__file__).parents[1])
-    path = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
-    process = subprocess.Popen(
-        [sys.executable, "-c", CODE.format(args=args)]
-        + [str(tmp_path / "killed"), str(tmp_path / "data.npz")],
-        env=os.environ | {"PYTHONPATH": path},
-    )
-    rows, begin = tmp_path / "killed" / "metrics.jsonl", time.monotonic()
-    while not rows.exists() or rows.read_text().count("\n") < 20:
-        assert process.poll() is None and time.monotonic() - begin < 120
-        time.sleep(0.002)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
-    agent = zoo.Offline(zoo.IQL(**SMALL), batch_size=16, num_updates=5)
-    whole = zoo.train(zoo.Run(agent, Rail(), **args, data=data), out=tmp_path / "whole")
-    resumed = zoo.resume(tmp_path / "killed", agent=agent, env=Rail(), data=data)
-    assert bits(resumed.state) == bits(whole.state)
-
-
-@slow  # `test_parallel.py` is the quick one with several devices.
-@pytest.mark.parametrize("name", ("bc", "cql"))
-def test_eight_devices(name, tmp_path):
-    """A batch in eight shares teaches what the whole one does: BC of pictures, and CQL."""
-    found = []
-    for devices in (1, 8):
-        out = tmp_path / f"{devices}.json"
-        script = pathlib.Path(__file__).with_name("offline_devices.py")
-        path = {"PYTHONPATH": os.pathsep.join(sys.path)}
-        command = [sys.executable, script, str(devices), name, out]
-        subprocess.run(command, env=os.environ | path, check=True, timeout=300)
-        found.append(json.loads(out.read_text()))
-    one, eight = found
-    assert eight["devices"] == 8 and eight["first"] == eight["last"]
-    for ours, theirs in zip(eight["reports"], one["reports"], strict=True):
-        assert ours.keys() == theirs.keys()
-        for key in ours:
-            np.testing.assert_allclose(ours[key], theirs[key], 1e-8, 1e-9, key)
 
 
 @pytest.mark.slow
@@ -223,7 +145,7 @@ def test_host_and_device_teach_the_same(data):
     states = []
     for own in (data, data.on_host()):
         where = zoo.runs.Recorded(env, own)
-        state = agent.init(jr.key(0), where)
+        state = eqx.filter_jit(agent.init)(jr.key(0), where)
         states.append(eqx.filter_jit(agent.iterate)(state, where)[0])
     assert bits(states[0]) == bits(states[1])
 
@@ -340,12 +262,11 @@ def test_bad_hindsight(walks):
             zoo.train(zoo.Run(zoo.GCBC(hindsight=hindsight), env, **QUICK, data=data))
 
 
-def test_goals_have_to_be_told(walks):
-    env, data = walks
-    agent = zoo.GCBC()
-    state = agent.init(jr.key(0), env)
+def test_goals_have_to_be_told():
+    agent, env = zoo.GCBC(), Reach(probes.point_mass(), 0.1)
+    state = eqx.filter_eval_shape(agent.init, jr.key(0), env)
     with pytest.raises(ValueError, match="needs an observation with"):
-        agent.act(state, jnp.zeros(2))
+        eqx.filter_eval_shape(agent.act, state, jnp.zeros(2))
 
 
 # What is learned of pictures, and what is not learned.
@@ -369,7 +290,7 @@ def test_pictures_and_numbers():
     )
     for shared in (False, True):
         inputs = vision.Images(encoder, shared=shared, augmentations=(crop,))
-        agent = offline.IQL(inputs=inputs, normalize_observations=True, **SMALL)
+        agent = zoo.IQL(inputs=inputs, normalize_observations=True, **SMALL)
         state = agent.create(jr.key(0), one, bounds)
         new, metrics = eqx.filter_jit(agent.update)(state, batch)
         assert all(np.isfinite(float(x)) for x in metrics.values())
@@ -380,7 +301,7 @@ def test_pictures_and_numbers():
         assert action.shape == (2,) and jnp.all(jnp.abs(action) <= 1.0)
         assert set(state.statistics) == {"joints"}
     with pytest.raises(ValueError, match="'camera' is an image .* needs an encoder"):
-        offline.BC(**SMALL).create(jr.key(0), one, bounds)
+        zoo.BC(**SMALL).create(jr.key(0), one, bounds)
 
 
 @pytest.mark.slow

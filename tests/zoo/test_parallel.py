@@ -16,7 +16,7 @@ import eqsim_zoo as zoo
 
 
 SCRIPT = pathlib.Path(__file__).with_name("parallel.py")
-AGENTS = "ppo", "recurrent_ppo", "sac", "shac", "es", "dads"
+AGENTS = "ppo", "recurrent_ppo", "sac", "shac", "es", "dads", "bc"
 slow = pytest.mark.slow
 
 
@@ -60,16 +60,15 @@ def same(found, expected):
             np.testing.assert_allclose(ours[name], theirs[name], 1e-9, 1e-9, name)
 
 
-@pytest.mark.parametrize(
-    "agent", [AGENTS[0], *(pytest.param(name, marks=slow) for name in AGENTS[1:])]
-)
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.quick_cases("ppo")
 def test_eight_devices(agent, alone, tmp_path):
     found = reports(agent, tmp_path / "out.json", devices=8)
     assert found["devices"] == 8
     same(found, alone(agent))
     # Nothing moves between devices from turn to turn, nor is compiled again for it.
     assert found["first"] == found["last"]
-    if agent != "es":
+    if agent not in ("es", "bc"):
         assert any("batch" in spec for spec in found["last"])
 
 

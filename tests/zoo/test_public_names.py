@@ -1,7 +1,6 @@
-"""What eqsim-zoo uses of eqsim, and what it offers."""
+"""What eqsim-zoo uses of eqsim."""
 
 import ast
-import inspect
 import pathlib
 
 import eqsim_zoo
@@ -28,23 +27,3 @@ def test_nothing_private_is_used():
                 if any(part.startswith("_") for part in parts)
             ]
     assert not found, "\n".join(found)
-
-
-def test_docstrings():
-    """Of all public names, and of what their classes define."""
-    missing = []
-    for name, value in vars(eqsim_zoo).items():
-        if name.startswith("_") or inspect.ismodule(value):
-            continue
-        parts = vars(value) if inspect.isclass(value) else {}
-        described = (
-            {part for base in value.__mro__[1:] for part in vars(base)} if parts else {}
-        )
-        missing += [] if inspect.getdoc(value) else [name]
-        missing += [
-            f"{name}.{part}"
-            for part, member in parts.items()
-            if inspect.isfunction(member) or isinstance(member, property)
-            if not part.startswith("_") and part not in described and not member.__doc__
-        ]
-    assert not missing

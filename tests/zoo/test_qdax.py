@@ -49,26 +49,10 @@ def trained(agent, name, length, folder):
 
 
 @pytest.mark.slow
-def test_dads(tmp_path):
-    """QDax: `test_dads`: the return after training is a number."""
-    agent = zoo.DADS(
-        sac=sac(200, 50), omit_input_dynamics_dim=2, descriptor_full_state=True
-    )
-    trained(agent, "ant_omni", 200, tmp_path)
-
-
-@pytest.mark.slow
 def test_diayn(tmp_path):
     """QDax: `test_diayn`: the return after training is above -400."""
     evaluation = trained(zoo.DIAYN(sac=sac(200, 20)), "walker2d_uni", 100, tmp_path)
     assert evaluation.mean() > -400.0
-
-
-@pytest.mark.slow
-def test_dads_smerl(tmp_path):
-    """QDax: `test_dads_smerl`: the return after training is a number."""
-    agent = zoo.DADS(sac=sac(100, 25), mix=SMERL, omit_input_dynamics_dim=2)
-    trained(agent, "walker2d_uni", 100, tmp_path)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """A run that was stopped, however that happened, ends as if it had not been."""
 
+import itertools
 import os
 import pathlib
 import shutil
@@ -13,13 +14,13 @@ import numpy as np
 import pytest
 from toys import Rail
 from zoo.agents import AGENTS
+from zoo.disturbed_runs import AGENT, ARGS, EachTurn, same, signaled
 from zoo.full_disk import no_room as no_room
 from zoo.search import Search
-from zoo.skills import dads, plane
-from zoo.states import bits, without_times
+from zoo.states import bits
 
 import eqsim
-from eqsim_zoo import load_run, resume, RewardMix, Run, train
+from eqsim_zoo import load_run, resume, Run, train
 from eqsim_zoo.runs import (
     CheckpointError,
     EnvironmentWarning,
@@ -28,7 +29,6 @@ from eqsim_zoo.runs import (
 )
 from eqsim_zoo.runs.folders import read_run
 from eqsim_zoo.training import (
-    AbstractCallback,
     Checkpoint,
     EarlyStop,
     Interrupted,
@@ -37,72 +37,17 @@ from eqsim_zoo.training import (
 
 
 TESTS = pathlib.Path(__file__).parents[1]
-ARGS = {
-    "steps": 400,
-    "episode_length": 10,
-    "pool_size": 8,
-    "turns": 12,
-    "evaluations": 4,
-    "episodes": 4,
-}
 SLOW = ARGS | {"steps": 20_000, "turns": 200, "evaluations": 20}
-AGENT = {"agent": Search(), "env": Rail()}
 
 
 def double(x):
     return 2.0 * x
 
 
-class Signal(AbstractCallback):
-    """Sends a signal to this process after some turns."""
-
-    def __init__(self, turn, number=signal.SIGINT):
-        self.when, self.number, self.closed = turn, number, False
-
-    def start(self, run, folder, turn):
-        pass
-
-    def turn(self, turn):
-        if turn.counters.turn == self.when:
-            os.kill(os.getpid(), self.number)
-
-    def close(self):
-        self.closed = True
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A run that was not stopped."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    return train(Run(Search(), Rail(), **ARGS), out=folder)
-
-
-def same(result, whole, agent=Search()):
-    """Whether two runs ended alike: states, counters, files."""
-    assert bits(result.state) == bits(whole.state)
-    times = {"seconds": 0.0}
-    assert result.counters._replace(**times) == whole.counters._replace(**times)
-    for folder in (result.folder, whole.folder):
-        assert (folder / "curves.png").exists()
-    one, two = (read_metrics(folder) for folder in (result.folder, whole.folder))
-    assert without_times(one) == without_times(two)
-    tables = [
-        [line.split(",")[:4] + line.split(",")[6:] for line in text.splitlines()]
-        for text in (
-            (folder / "metrics.csv").read_text()
-            for folder in (result.folder, whole.folder)
-        )
-    ]
-    assert tables[0] == tables[1]
-    made = {"agent": agent, "env": Rail()}
-    best = [load_run(x.folder, best=True, **made) for x in (result, whole)]
-    assert bits(best[0].state) == bits(best[1].state)
-
-
 @pytest.mark.parametrize("number", (signal.SIGINT, signal.SIGTERM))
 @pytest.mark.quick_cases("15")
 def test_a_signal_saves_and_returns(whole, tmp_path, number):
-    logger, before = Signal(5, number), signal.getsignal(number)
+    logger, before = signaled(5, number), signal.getsignal(number)
     out = tmp_path / "run"
     kind = Interrupted if number == signal.SIGINT else Terminated
     with pytest.raises(kind) as caught:
@@ -112,29 +57,32 @@ def test_a_signal_saves_and_returns(whole, tmp_path, number):
     assert signal.getsignal(number) is before
     assert result.counters.turn == 5 == read_metrics(out)[-1]["turn"]
     assert bits(load_run(out, **AGENT).state) == bits(result.state)
-    same(resume(out, **AGENT), whole)
+    resume(out, **AGENT)
+    same(out, whole.folder)
 
 
 def test_rows_after_the_checkpoint_are_cut(whole, tmp_path):
     """As a crash leaves them: with more turns, and half a line."""
     out = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        train(Run(Search(), Rail(), **ARGS), out=out, callbacks=[Signal(5)])
+        train(Run(Search(), Rail(), **ARGS), out=out, callbacks=[signaled(5)])
     late = (whole.folder / "metrics.jsonl").read_text().splitlines()[5:8]
     with open(out / "metrics.jsonl", "a") as file:
         file.write("\n".join(late)[:-9])
     late = (whole.folder / "metrics.csv").read_text().splitlines()[6:8]
     with open(out / "metrics.csv", "a") as file:
         file.write("\n".join(late)[:-3])
-    same(resume(out, **AGENT), whole)
+    resume(out, **AGENT)
+    same(out, whole.folder)
 
 
 def test_without_a_checkpoint_it_begins_anew(whole, tmp_path):
     out = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        train(Run(Search(), Rail(), **ARGS), out=out, callbacks=[Signal(2)])
+        train(Run(Search(), Rail(), **ARGS), out=out, callbacks=[signaled(2)])
     (out / "last.ckpt").unlink()
-    same(resume(out, **AGENT), whole)
+    resume(out, **AGENT)
+    same(out, whole.folder)
 
 
 CODE = """
@@ -143,19 +91,18 @@ import jax
 jax.config.update("jax_enable_x64", True)
 from toys import Rail
 from zoo.agents import AGENTS
-from zoo.search import Search
 from eqsim_zoo import Run, train
 from eqsim_zoo.training import Checkpoint
-agent = AGENTS.get(sys.argv[2], Search())
-train(Run(agent, Rail(), **{args}), out=sys.argv[1], callbacks=[Checkpoint(0.0)])
+run = Run(AGENTS["ppo"], Rail(), **{args})
+train(run, out=sys.argv[1], callbacks=[Checkpoint(0.0)])
 """
 
 
-def started(out, name):
+def started(out):
     """The same run in a process of its own, once it has written some turns."""
     path = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
-        [sys.executable, "-c", CODE.format(args=SLOW), str(out), name],
+        [sys.executable, "-c", CODE.format(args=SLOW), str(out)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
     )
     rows, begin = out / "metrics.jsonl", time.monotonic()
@@ -165,41 +112,26 @@ def started(out, name):
     return process
 
 
-slow = lambda name: pytest.param(name, marks=pytest.mark.slow)
-
-
-@pytest.mark.parametrize("name", (slow("search"), "ppo", slow("sac")))
 @pytest.mark.slow  # `test_a_signal_saves_and_returns` resumes too.
-def test_kill_and_resume(name, tmp_path):
-    agent = AGENTS.get(name, Search())
-    process = started(tmp_path / "killed", name)
+def test_kill_and_resume(tmp_path):
+    agent = AGENTS["ppo"]
+    process = started(tmp_path / "killed")
     process.kill()
     assert process.wait() == -signal.SIGKILL
     turn = read_about(tmp_path / "killed" / "last.ckpt")["counters"]["turn"]
     assert 0 < turn < 150
     whole = train(Run(agent, Rail(), **SLOW), out=tmp_path / "whole")
     resumed = resume(tmp_path / "killed", agent=agent, env=Rail())
-    same(resumed, whole, agent)
-
-
-@pytest.mark.slow
-def test_skills_are_stopped_and_resumed(tmp_path):
-    """With all that an agent of skills remembers."""
-    agent, env = dads(mix=RewardMix(task=1.0, target_return=-5.0)), plane()
-    args = {"steps": 560, "episode_length": 5, "pool_size": 4, "episodes": 2}
-    args |= {"turns": 8, "evaluations": 2}
-    whole = train(Run(agent, env, **args), out=tmp_path / "whole")
-    stop = {"callbacks": [Signal(3)]}
-    with pytest.raises(KeyboardInterrupt):
-        train(Run(agent, env, **args), out=tmp_path / "stopped", **stop)
-    resumed = resume(tmp_path / "stopped", agent=agent, env=env)
-    assert bits(resumed.state) == bits(whole.state)
+    same(resumed.folder, whole.folder, agent)
 
 
 def test_longer(whole, tmp_path):
     """A run that is made longer is a longer run; one that is complete says so."""
     out = tmp_path / "run"
-    train(Run(Search(), Rail(), **ARGS | {"steps": 200, "turns": 6}), out=out)
+    train(
+        Run(Search(), Rail(), **ARGS | {"steps": 200, "turns": 6, "evaluations": 6}),
+        out=out,
+    )
     with pytest.raises(ValueError, match="is complete: 200 of 200 steps"):
         resume(out, **AGENT)
     result = resume(out, more_steps=200, **AGENT)
@@ -276,49 +208,11 @@ def test_a_damaged_run_is_refused(tmp_path):
         load_run(out, **AGENT)
 
 
-@pytest.mark.skipif(
-    not os.path.exists("/dev/full"), reason="needs a device that is full"
-)
-def test_a_full_disk_does_not_end_a_run(whole, tmp_path, no_room):
-    """Checkpoints and metrics that cannot be written are said, and tried again."""
-
-    class Fill(AbstractCallback):
-        """The disk is full from turn 2 to turn 7."""
-
-        def start(self, run, folder, turn):
-            pass
-
-        def turn(self, turn):
-            csv = out / "metrics.csv"
-            now = turn.counters.turn
-            if now == 2:
-                csv.rename(out / "kept.csv")
-                csv.symlink_to("/dev/full")
-                no_room.add("last.ckpt")
-            if now == 7:
-                (out / "kept.csv").rename(csv)
-                no_room.clear()
-
-        def close(self):
-            pass
-
-    out, told = tmp_path / "run", [Fill(), Checkpoint(0.0)]
-    with pytest.warns() as said:
-        result = train(Run(Search(), Rail(), **ARGS), out=out, callbacks=told)
-    text = [str(one.message) for one in said]
-    checkpoints = [x for x in text if "The checkpoint after turn" in x]
-    assert len(checkpoints) == 5 and "No space left" in checkpoints[0]
-    assert "The previous one is kept, and the run continues" in checkpoints[0]
-    assert sum("Metrics could not be written" in x for x in text) == 1
-    same(result, whole)
-    assert bits(load_run(out, **AGENT).state) == bits(whole.state)
-
-
 def test_early_stop(whole, tmp_path):
     """At the first evaluation that reaches the target, or the first one that is not the
     best; and a run that was stopped goes on as if it had not been."""
     means = [float(found.mean()[0]) for _, found in whole.evaluations]
-    worse = [k for k in range(1, 4) if means[k] <= max(means[:k])]
+    worse = [k for k in range(1, len(means)) if means[k] <= max(means[:k])]
     for stop, number in (
         (EarlyStop(-np.inf), 1),
         (EarlyStop(patience=1), worse[0] + 1),
@@ -329,4 +223,49 @@ def test_early_stop(whole, tmp_path):
         assert (
             read_about(out / "last.ckpt")["counters"]["steps"] == result.counters.steps
         )
-    same(resume(out, **AGENT), whole)
+    resume(out, **AGENT)
+    same(out, whole.folder)
+
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def jumping(monkeypatch):
+    """A wall clock of which every other reading is a day back or a year ahead."""
+    real, shifts = time.time, itertools.cycle((0.0, -DAY, 365 * DAY))
+    monkeypatch.setattr(time, "time", lambda: real() + next(shifts))
+    monkeypatch.setattr(time, "time_ns", lambda: int(1e9 * time.time()))
+
+
+def test_wall_clock_has_no_influence(whole, jumping, tmp_path):
+    """States, counters and metrics are those of a steady clock, also with wrong dates of
+    all files; time only increases, and a checkpoint is written in each turn that asks for
+    one."""
+    out, saves = tmp_path / "run", []
+
+    class Saving(Checkpoint):
+        def save(self, state, counters):
+            saves.append(counters.turn)
+            return Checkpoint.save(self, state, counters)
+
+    def observers(stop):
+        def act(turn):
+            shift = -DAY if turn.counters.turn % 2 else 365 * DAY
+            for file in out.iterdir():
+                os.utime(file, (1.8e9 + shift, 1.8e9 + shift))
+            if turn.counters.turn == stop:
+                turn.stop = "the test ends here"
+
+        return [EachTurn(act), Saving(0)]
+
+    begin = time.monotonic()
+    train(Run(Search(), Rail(), **ARGS), out=out, callbacks=observers(5))
+    resume(out, **AGENT, callbacks=observers(0))
+    took = time.monotonic() - begin
+    assert saves == [*range(1, whole.counters.turn + 1)]
+    same(out, whole.folder)
+    rows = read_metrics(out)
+    seconds = [row["seconds"] for row in rows]
+    assert seconds == sorted(seconds) and 0.0 <= seconds[0] and seconds[-1] <= took
+    assert all(0.0 < row["rate"] < 1e9 for row in rows)

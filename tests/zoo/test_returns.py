@@ -1,13 +1,10 @@
 """Returns and advantages are the sums of the papers, step by step and episode by episode."""
 
-import importlib.metadata
 import math
-import warnings
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from hypothesis import given, strategies as st
 
 from eqsim_zoo.blocks.returns import discounted_returns, gae, td_lambda, vtrace
@@ -142,98 +139,9 @@ def test_vtrace(trajectory, discount, clip_rho, clip_c):
     np.testing.assert_allclose(found["vtrace_advantage"], advantage, atol=1e-12)
 
 
-def fitting(trajectory):
-    """With values after a step that are those before the next, within an episode."""
-    reward, value, next_value, terminated, done, log_ratio = trajectory
-    within = ~done[:-1]
-    next_value[:-1][within] = value[1:][within]
-    return reward, value, next_value, terminated, done, log_ratio
-
-
-@given(trajectories(), SHARES, SHARES)
-def test_identities(trajectory, discount, decay):
-    trajectory = fitting(trajectory)
-    reward, value, next_value, terminated, done, _ = trajectory
-    on_policy = (*trajectory[:5], np.zeros_like(value))
-    found = ours(on_policy, discount, decay, math.inf, math.inf)
-    close = lambda x, y: np.testing.assert_allclose(x, y, atol=1e-12)
-    close(found["gae"], found["td_lambda"] - value)
-    close(found["vtrace"], ours(trajectory, discount, 1.0)["td_lambda"])
-    close(found["returns"], ours(trajectory, discount, 1.0)["td_lambda"])
-    one_step = reward + np.where(terminated, 0.0, discount * next_value)
-    close(ours(trajectory, discount, 0.0)["td_lambda"], one_step)
-    close(ours(trajectory, 0.0, decay)["returns"], reward)
-
-
-@given(trajectories(), SHARES, SHARES)
-def test_episodes_know_nothing_of_each_other(trajectory, discount, decay):
-    """What happens after an end changes nothing before it."""
-    done = trajectory[4]
-    ends = np.flatnonzero(done)
-    if not len(ends):
-        return
-    cut = ends[0] + 1
-    other = [x.copy() for x in trajectory]
-    for x in (*other[:3], other[5]):
-        x[cut:] += 7.0
-    one, two = ours(trajectory, discount, decay), ours(other, discount, decay)
-    for name in one:
-        np.testing.assert_array_equal(one[name][:cut], two[name][:cut])
-
-
-def test_truncated_is_not_terminated():
-    """What follows counts where an episode is cut off, and not where it has ended."""
-    two = jnp.full(2, 2.0)
-    for terminated, expected in ((False, 1.0 + 0.5 * 2.0), (True, 1.0)):
-        ends = jnp.array([terminated, False]), jnp.array([True, False])
-        one = jnp.array([1.0, 5.0])
-        found = td_lambda(one, two, *ends, jnp.array(0.5), jnp.array(0.9))
-        assert found[0] == expected
-
-
 def test_single_precision_stays():
     shape = lambda dtype: jax.ShapeDtypeStruct((5,), dtype)
     trajectory = [shape(jnp.float32)] * 3 + [shape(bool)] * 2 + [shape(jnp.float32)]
     numbers = [jax.ShapeDtypeStruct((), jnp.float32)] * 4
     found = jax.eval_shape(_ours, trajectory, *numbers)
     assert {x.dtype for x in found.values()} == {jnp.dtype(jnp.float32)}
-
-
-@pytest.fixture(scope="module")
-def rlax():
-    """A second oracle, where it is installed; its imports warn."""
-    reason = "rlax, a second reference, is installed by hand: `pip install rlax`"
-    try:
-        importlib.metadata.version("rlax")
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip(reason)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return pytest.importorskip("rlax", reason=reason)
-
-
-@pytest.mark.parametrize("n", (1, 6))
-@pytest.mark.parametrize("decay", (0.0, 0.9, 1.0))
-def test_rlax(n, decay, rlax):
-    """It knows no truncation, and no values after a step but those before the next; and
-    it clips the trace at one."""
-    rng = np.random.default_rng(n)
-    reward, log_ratio = rng.normal(size=(2, n))
-    values = rng.normal(size=n + 1)
-    terminated = rng.random(n) < 0.3
-    trajectory = reward, values[:-1], values[1:], terminated, terminated, log_ratio
-    found = ours(trajectory, 0.9, decay, clip_rho=1.2)
-    left = jnp.asarray(np.where(terminated, 0.0, 0.9))
-    r, v, ratio = jnp.asarray(reward), jnp.asarray(values), jnp.exp(log_ratio)
-    close = lambda x, y: np.testing.assert_allclose(x, y, atol=1e-12)
-    clips = {"clip_rho_threshold": 1.2, "clip_pg_rho_threshold": 1.2}
-    with jax.numpy_dtype_promotion("standard"):
-        returns = rlax.lambda_returns(r, left, v[1:], decay)
-        advantages = rlax.truncated_generalized_advantage_estimation(r, left, decay, v)
-        theirs = rlax.vtrace_td_error_and_advantage(
-            v[:-1], v[1:], r, left, ratio, **clips
-        )
-    close(found["td_lambda"], returns)
-    close(found["gae"], advantages)
-    close(found["vtrace"], theirs.errors + v[:-1])
-    close(found["vtrace_advantage"], theirs.pg_advantage)

@@ -8,10 +8,12 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from zoo.agents import init
 from zoo.skills import dads, diayn, NETWORK, plane, SHARP
 
 import eqsim
 import eqsim_zoo as zoo
+from eqsim import AutoReset, TimeLimit
 from eqsim.testing import probes
 from eqsim.wrappers import (
     AbstractStateless,
@@ -84,18 +86,11 @@ def test_goals():
     assert np.max(found.distances()[:, -1]) <= 0.15
 
 
-def fresh(agent, prior):
-    """An agent that has learned nothing."""
-    env = plane(prior)
-    return zoo.train(
-        zoo.Run(agent, env, 14, episode_length=5, pool_size=0, turns=1, evaluations=0)
-    ).state, env
-
-
 @pytest.fixture(scope="module")
 def made():
-    agent = dads(random_skills=3)
-    return agent, *fresh(agent, UniformSkills(2))
+    """An agent that has learned nothing, its state and its environment."""
+    agent, env = dads(random_skills=3), plane(UniformSkills(2))
+    return agent, init(agent, jr.key(0), AutoReset(TimeLimit(env, 5))), env
 
 
 SIZES = {"length": 4, "hold": 2, "horizon": 1}

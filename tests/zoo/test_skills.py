@@ -14,7 +14,7 @@ import pytest
 from helpers import examples
 from scipy import stats
 from zoo.agents import act, init, iterate
-from zoo.skills import dads, diayn, plane, TINY
+from zoo.skills import dads, diayn, plane
 
 import eqsim
 import eqsim_zoo as zoo
@@ -23,7 +23,7 @@ from eqsim.testing import probes
 from eqsim.wrappers import NormalSkills, OneHotSkills, Skills, UniformSkills
 from eqsim_zoo.agents.dads import predictability
 from eqsim_zoo.agents.diayn import diversity_reward
-from eqsim_zoo.blocks.skill_space import EpisodeReturns, log_density, SkillPolicy
+from eqsim_zoo.blocks.skill_space import log_density, SkillPolicy
 
 
 AGENTS = {
@@ -46,15 +46,6 @@ AGENTS = {
         OneHotSkills(2),
     ),
 }
-# The other ones learn in tests of their rewards and gradients too.
-QUICK = [
-    pytest.param(
-        *AGENTS[name],
-        id=name,
-        marks=[] if name in ("diayn", "dads, continuum") else [pytest.mark.slow],
-    )
-    for name in AGENTS
-]
 
 
 def training(prior, length=5):
@@ -70,11 +61,12 @@ def grown(agent, prior, iterations=4, key=0):
     return state, metrics
 
 
-@pytest.mark.parametrize("agent, prior", QUICK)
+@pytest.mark.parametrize("name", ("diayn", "dads, continuum"))
 @pytest.mark.quick_cases("diayn")
-def test_learns_and_acts(agent, prior):
+def test_learns_and_acts(name):
     """Reproducibly, within bounds, with finite numbers; the number of environments and
     the size of a batch have nothing to do with that of skills."""
+    agent, prior = AGENTS[name]
     (state, metrics), (again, _) = grown(agent, prior), grown(agent, prior)
     assert testing.tree_allclose(state, again, rtol=0.0, atol=0.0)
     other, _ = grown(agent, prior, key=1)
@@ -114,7 +106,7 @@ def test_policy_does_not_see_the_descriptor():
 
 def test_statistics():
     """Of what was observed, of descriptors and of their changes, over all steps."""
-    agent, prior = AGENTS["dads"]
+    agent, prior = AGENTS["dads, continuum"]
     state, _ = grown(agent, prior)
     rows = state.memory.replay.rows.transition
     number = int(state.memory.replay.size)
@@ -130,17 +122,6 @@ def test_statistics():
         square = 1.0 + (values**2).sum(axis=0) - n * mean**2
         np.testing.assert_allclose(found.mean, mean, atol=1e-12)
         np.testing.assert_allclose(found.variance, square / n, rtol=1e-9)
-
-
-def test_changes_are_never_those_of_a_reset():
-    """The last step of an episode leads to where the robot went."""
-    agent, prior = AGENTS["dads"]
-    state, _ = grown(agent, prior, 8)
-    rows = state.memory.replay.rows.transition
-    assert jnp.any(rows.truncated)
-    change = rows.next_obs[:, 4:6] - rows.obs[:, 4:6]
-    # The velocity after a step, times its duration.
-    np.testing.assert_allclose(change, 0.1 * rows.next_obs[:, 2:4], atol=1e-12)
 
 
 # Rewards.
@@ -199,21 +180,6 @@ def test_predictability(skills, components, omitted, unit, sampled, seed):
             found[k], np.log(compared) - np.log(total), 1e-7, 1e-9
         )
     assert jnp.all(found <= np.log(compared) + 1e-12)
-
-
-def test_predictability_of_sure_dynamics():
-    """Skills whose changes have nothing in common: the logarithm of their number."""
-    # One component: its logit, and as many means as there are skills.
-    weight = jnp.concatenate([jnp.zeros((4, 1)), 100.0 * jnp.eye(4)], axis=1)
-    layer = zoo.blocks.networks.Linear(weight, jnp.zeros(5))
-    model = zoo.agents.dads.SkillDynamics(
-        zoo.blocks.MLP((layer,), (), jax.nn.relu), 4, 1, True
-    )
-    skills = jnp.eye(4)
-    reward = predictability(
-        model, jnp.zeros((4, 4)), skills, 100.0 * skills, skills, LIMITS, itself=False
-    )
-    np.testing.assert_allclose(reward, np.log(4), rtol=1e-12)
 
 
 def test_perfect_discriminator():
@@ -287,27 +253,30 @@ def test_gradients_flow_only_where_they_should(batches, name):
     if "continuum" in name and "dads" in name:
         agent = dataclasses.replace(agent, dynamics_update_freq=1)
 
-    def into(part, where):
-        """How the numbers after an update depend on some numbers before it."""
-        numbers, rest = eqx.partition(where(state), eqx.is_inexact_array)
+    learners = lambda s: (s.sac.actor, s.sac.critic, s.sac.temperature, s.model)
+    where = lambda s: [learner.model for learner in learners(s)]
+    numbers, rest = eqx.partition(where(state), eqx.is_inexact_array)
 
-        def total(numbers):
-            before = eqx.tree_at(where, state, eqx.combine(numbers, rest))
-            after, _ = agent.update(before, batch)
-            leaves = jtu.tree_leaves(eqx.filter(part(after), eqx.is_inexact_array))
-            return sum(jnp.sum(x) for x in leaves)
+    def total(part, numbers):
+        """Return the sum of all numbers of some networks after an update."""
+        before = eqx.tree_at(where, state, eqx.combine(numbers, rest))
+        after, _ = agent.update(before, batch)
+        networks = eqx.filter(where(after)[part], eqx.is_inexact_array)
+        return sum(map(jnp.sum, jtu.tree_leaves(networks)))
 
-        found = eqx.filter_jit(jax.grad(total))(numbers)
-        return [not bool(jnp.all(x == 0.0)) for x in jtu.tree_leaves(found)]
-
-    models = lambda s: (s.sac.actor.model, s.sac.critic.model, s.sac.temperature.model)
-    skills = lambda s: s.model.model
-    assert not any(into(models, skills))
+    # Not one Jacobian: zeros times infinite slopes of Adam would be NaN.
+    slope = jax.grad(total, 1)
+    models, skills = slice(3), slice(3, 4)
+    slopes = eqx.filter_jit(lambda x: (slope(models, x), slope(skills, x)))
+    of_models, of_skills = slopes(numbers)
+    moves = lambda tree: [not bool(jnp.all(x == 0.0)) for x in jtu.tree_leaves(tree)]
+    *by_models, by_skills = of_models
+    assert not any(moves(by_skills)) and all(moves(by_models))
+    by_actor, *_, by_skills = of_skills
     if name != "dads, continuum":  # Its weights depend on the policy.
-        assert not any(into(skills, lambda s: s.sac.actor.model))
-    assert all(into(models, models))
+        assert not any(moves(by_actor))
     if name != "dads, all is described":
-        assert any(into(skills, skills))
+        assert any(moves(by_skills))
 
 
 def test_update_learns_from_the_reward(batches):
@@ -342,7 +311,7 @@ def test_update_learns_from_the_reward(batches):
         steps.terminated,
         steps.truncated,
     )
-    expected, _ = agent.sac.update(state.sac, inner)
+    expected, _ = eqx.filter_jit(agent.sac.update)(state.sac, inner)
     assert testing.tree_allclose(one.sac, expected, rtol=1e-12)
 
 
@@ -430,38 +399,6 @@ def test_mix():
     np.testing.assert_allclose(zoo.RewardMix()(reward, own, jnp.full(3, -jnp.inf)), own)
 
 
-@hypothesis.given(seed=st.integers(0, 2**16), length=st.integers(1, 5))
-@hypothesis.settings(max_examples=examples(15), deadline=None)
-@pytest.mark.slow
-def test_returns_of_episodes(seed, length):
-    """Of all that is remembered, as a plain loop says, also after the ring has gone
-    round."""
-    rng, envs, blocks, kept = np.random.default_rng(seed), 3, 9, 8
-    episodes = EpisodeReturns.create(envs, kept, jnp.float64)
-    so_far, places, names = np.zeros(envs), [], []
-    known, running = {}, np.arange(envs)
-    after = jax.jit(lambda e, steps, so_far: e.after(steps, so_far))
-    for _ in range(blocks):
-        reward = rng.normal(size=(envs, length))
-        done = rng.random((envs, length)) < 0.4
-        no = jnp.zeros((envs, length), bool)
-        steps = zoo.blocks.Transition(
-            no, no, jnp.asarray(reward), no, jnp.asarray(done), no
-        )
-        episodes, where = after(episodes, steps, jnp.asarray(so_far))
-        for t in range(length):
-            so_far = so_far + reward[:, t]
-            for e in range(envs):
-                places.append(int(where[e, t]))
-                names.append(int(running[e]))
-                if done[e, t]:
-                    known[names[-1]] = so_far[e]
-                    so_far[e], running[e] = 0.0, running[e] + envs
-    for place, name in [*zip(places, names)][-envs * kept :]:
-        expected = known.get(name, -np.inf)
-        np.testing.assert_allclose(episodes.return_of(jnp.asarray(place)), expected)
-
-
 @pytest.mark.slow
 def test_smerl_learns_from_good_episodes_only():
     agent = diayn(mix=zoo.RewardMix(task=1.0, target_return=1e6))
@@ -477,23 +414,25 @@ def test_smerl_learns_from_good_episodes_only():
     assert both.update(bare, batch)[1]["critic_loss"] != expected["critic_loss"]
 
 
-def test_returns_of_what_is_remembered():
-    """Of each row that of its episode, if that has ended: so SMERL can choose."""
-    env, agent = training(OneHotSkills(5), 3), diayn()
+@pytest.mark.parametrize("length", (3, 1))
+def test_returns_of_what_is_remembered(length):
+    """Of each row that of its episode, if that has ended, also after the ring has gone
+    round: so SMERL can choose."""
+    env, agent = training(OneHotSkills(5), length), diayn()
     state = init(agent, jr.key(0), env)
-    for _ in range(7):
+    for _ in range(13):
         state, _ = iterate(agent, state, env)
     rows = state.memory.replay.rows
-    number = int(state.memory.replay.size)
-    assert number < state.memory.replay.capacity
-    # Rows are those of all environments, two steps of each, one block after the other.
-    order = lambda x: np.asarray(x)[:number].reshape(-1, 7, 2).swapaxes(0, 1)
-    reward = order(rows.transition.reward).reshape(7, -1)
-    found = order(state.learner.episodes.return_of(rows.episode)).reshape(7, -1)
-    assert reward.shape == (7, 14)
-    whole = reward[:, :12].reshape(7, 4, 3).sum(axis=2)
-    np.testing.assert_allclose(found[:, :12], np.repeat(whole, 3, axis=1))
-    assert np.all(found[:, 12:] == -np.inf)
+    assert state.memory.replay.size == state.memory.replay.capacity == 140
+    # Rows are those of all environments, two steps of each, one block after the other;
+    # the oldest block is the fourth one.
+    order = lambda x: np.roll(np.asarray(x), -42).reshape(10, 7, 2).swapaxes(0, 1)
+    reward = order(rows.transition.reward).reshape(7, 20)
+    found = order(state.learner.episodes.return_of(rows.episode)).reshape(7, 20)
+    ended = 20 // length * length
+    whole = reward[:, :ended].reshape(7, -1, length).sum(axis=2)
+    np.testing.assert_allclose(found[:, :ended], np.repeat(whole, length, axis=1))
+    assert np.all(found[:, ended:] == -np.inf)
 
 
 # Bad input.
@@ -516,28 +455,17 @@ def test_refuses_environments(agent):
         begin(Skills(plane(), OneHotSkills(2)))
 
 
-def test_refuses_options():
-    with pytest.raises(
-        ValueError, match="`DADS.components` must be an integer of at least 1, got 0"
-    ):
-        dads(components=0)
-    with pytest.raises(
-        ValueError,
-        match="`DADS.random_skills` must be an integer of at least 0, got -1",
-    ):
-        dads(random_skills=-1)
-    with pytest.raises(ValueError, match="would never be trained"):
-        dads(dynamics_update_freq=0)
-    with pytest.raises(ValueError, match="the descriptor has 2 components"):
-        dads(omit_input_dynamics_dim=3).init(jr.key(0), training(OneHotSkills(2)))
-    with pytest.raises(ValueError, match="`UniformSkills` has infinitely many"):
-        dads().init(jr.key(0), training(UniformSkills(2)))
+BAD = {
+    "`DADS.components` .* at least 1, got 0": ({"components": 0}, OneHotSkills(2)),
+    "`DADS.random_skills` .* 0, got -1": ({"random_skills": -1}, OneHotSkills(2)),
+    "would never be trained": ({"dynamics_update_freq": 0}, OneHotSkills(2)),
+    "has 2 components": ({"omit_input_dynamics_dim": 3}, OneHotSkills(2)),
+    "`UniformSkills` has infinitely many": ({}, UniformSkills(2)),
+}
 
 
-@pytest.mark.slow  # `test_update_learns_from_the_reward` runs its SAC too.
-def test_holds_a_sac():
-    """Which it does not inherit from, and all of whose fields count."""
-    assert not issubclass(zoo.DADS, zoo.SAC)
-    state, _ = grown(dataclasses.replace(diayn(), sac=TINY), OneHotSkills(2), 1)
-    assert state.memory.replay.capacity == 140
-    assert state.learner.sac.statistics is None
+@pytest.mark.parametrize("words", BAD)
+def test_refuses_options(words):
+    options, prior = BAD[words]
+    with pytest.raises(ValueError, match=words):
+        dads(**options).init(jr.key(0), training(prior))

@@ -1,6 +1,5 @@
 """The loop of all agents, beside plain loops that do the same."""
 
-import json
 import warnings
 
 import equinox as eqx
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from toys import Rail
 from zoo.search import Search
-from zoo.states import bits, without_times
+from zoo.states import bits
 
 import eqsim
 from eqsim import AbstractOnlineAgent
@@ -75,16 +74,6 @@ def test_is_a_plain_loop(tmp_path):
     assert [row["steps"] for row in rows if "eval/return" in row] == [
         steps for steps, _ in result.evaluations
     ]
-
-
-def test_equal_runs_are_equal(tmp_path):
-    args = {"steps": 200, "pool_size": 4, **SHORT}
-    one = train(Run(Search(), Rail(), **args), out=tmp_path / "a")
-    two = train(Run(Search(), Rail(), **args), out=tmp_path / "b")
-    other = train(Run(Search(), Rail(), seed=1, **args))
-    assert bits(one.state) == bits(two.state) != bits(other.state)
-    rows = [without_times(read_metrics(tmp_path / name)) for name in "ab"]
-    assert rows[0] == rows[1] and len(rows[0]) > 5
 
 
 def test_members_learn_as_by_themselves(tmp_path):
@@ -153,40 +142,6 @@ def test_turns_and_evaluations(steps, turns, evaluations, more, pace):
         assert evaluated == evaluations
 
 
-def nan_beyond(edge):
-    """Its reward is NaN where the first mass is beyond `edge`."""
-
-    class Sick(eqsim.AbstractEnv):
-        env: Rail
-        sys = property(lambda self: self.env.sys)
-        pipeline = property(lambda self: self.env.pipeline)
-        dt = property(lambda self: self.env.dt)
-        action_range = property(lambda self: self.env.action_range)
-
-        def physics(self, state):
-            return self.env.physics(state)
-
-        def reset(self, key, options=None):
-            return self.env.reset(key, options)
-
-        def step(self, state, action):
-            state, timestep = self.env.step(state, action)
-            bad = self.physics(state).q[0] > edge
-            reward = jax.numpy.where(bad, jax.numpy.nan, timestep.reward)
-            return state, eqx.tree_at(lambda t: t.reward, timestep, reward)
-
-    return Sick(Rail())
-
-
-@pytest.mark.slow  # `test_bad_numbers_end_the_run` is the quick one.
-def test_nan_env_ends_the_run(tmp_path):
-    with pytest.raises(FloatingPointError) as error:
-        train(Run(Search(), nan_beyond(0.15), 4000, **SHORT))
-    text = str(error.value)
-    assert "became NaN or infinite in turn" in text
-    assert "check_env" in text and "no folder" in text
-
-
 @pytest.mark.parametrize(
     "after, words",
     (
@@ -251,11 +206,6 @@ def test_what_fails_a_member():
     assert not advance(Counters(), one, 1, (), 11).failed
 
 
-def test_counters_are_read_from_json():
-    counters = Counters(turn=3, failed=((1, "text"),), evaluated=(None, 2.0))
-    assert Counters.from_json(json.loads(json.dumps(counters._asdict()))) == counters
-
-
 def test_steps_that_are_not_finite_are_described():
     terms = {"nonfinite_term/speed": 2.0, "nonfinite_term/cost": 0.0}
     counts = {"nonfinite_rewards": 3.0, "nonfinite_observations": 1.0}
@@ -301,6 +251,7 @@ NAN_AGENTS = {
 
 
 @pytest.mark.parametrize("agent", NAN_AGENTS.values(), ids=NAN_AGENTS)
+@pytest.mark.quick_cases("sac")
 def test_rare_nan_rewards_are_reported(agent, tmp_path):
     """A run goes on, with a warning at the first one, for any number of turns."""
     env, ends = RareNaN(probes.point_mass(), 0.02), []
@@ -320,11 +271,9 @@ def test_rare_nan_rewards_are_reported(agent, tmp_path):
     assert bits(ends[0][0]) == bits(ends[1][0]) and ends[0][1] == ends[1][1]
 
 
-@pytest.mark.parametrize("turns", (2, 25))
-@pytest.mark.quick_cases("25")
-def test_nan_rewards_end_the_run(turns):
+def test_nan_rewards_end_the_run():
     env = RareNaN(probes.point_mass(), 1e9)
-    plan = dict(steps=400, turns=turns, evaluations=0, pool_size=8, episode_length=10)
+    plan = dict(steps=400, turns=25, evaluations=0, pool_size=8, episode_length=10)
     with pytest.raises(
         FloatingPointError, match="rewards .terms: `distance`. were"
     ) as got:

@@ -5,13 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from toys import Rail
+from zoo.disturbed_runs import EachTurn
 from zoo.search import Search
 
 import eqsim
 from eqsim.render import NoOpenGL
 from eqsim_zoo import Run, train
 from eqsim_zoo.runs.members import members_of
-from eqsim_zoo.training import AbstractCallback, RunWarning, Video, video as _video
+from eqsim_zoo.training import RunWarning, Video, video as _video
 
 
 PLAN = dict(
@@ -42,27 +43,11 @@ def with_weights(state):
     return jax.tree.map(lambda x: best if x is state.best else x, state)
 
 
-class Announced(AbstractCallback):
-    """Remembers the animations that a callback before it has written."""
-
-    def __init__(self):
-        self.names = []
-
-    def start(self, run, folder, turn):
-        pass
-
-    def turn(self, turn):
-        self.names += [path.name for path in turn.videos]
-
-    def close(self):
-        pass
-
-
 @pytest.mark.parametrize("every, which", ((1, (0, 1, 2, 3)), (3, (2, 3))))
 @pytest.mark.slow
 def test_pace(monkeypatch, tmp_path, every, which):
     """One of so many evaluations and the last one, with one compilation."""
-    traced, written, announced = [], [], Announced()
+    traced, written, announced = [], [], []
     rollout = eqsim.rollout
     monkeypatch.setattr(
         eqsim, "rollout", lambda *a, **k: traced.append(k) or rollout(*a, **k)
@@ -70,13 +55,14 @@ def test_pace(monkeypatch, tmp_path, every, which):
     monkeypatch.setattr(
         _video, "write_episode", lambda path, *_: written.append(path.name)
     )
-    callbacks = [Video(every), announced]
+    told = lambda turn: announced.extend(path.name for path in turn.videos)
+    callbacks = [Video(every), EachTurn(told)]
     agents = [Search(rate=0.1), Search(rate=0.5)]
     result = train(
         Run(agents, Rail(), **PLAN), out=tmp_path / "run", callbacks=callbacks
     )
     steps = [result.evaluations[k][0] for k in which]
-    assert written == announced.names == [f"steps_{x:010d}.gif" for x in steps]
+    assert written == announced == [f"steps_{x:010d}.gif" for x in steps]
     assert len([k for k in traced if "collect" not in k]) <= 1
 
 

@@ -1,4 +1,4 @@
-"""Networks that see are what NumPy computes of their weights; images change only as said."""
+"""Networks that see are the same layers of Equinox; images change only as said."""
 
 import colorsys
 import functools
@@ -13,7 +13,7 @@ import pytest
 from helpers import check_gradients, examples
 from hypothesis import given, settings, strategies as st
 from scipy.ndimage import gaussian_filter
-from scipy.signal import correlate2d
+from scipy.special import softmax
 
 from eqsim_zoo.vision import (
     AbstractAugmentation,
@@ -47,18 +47,17 @@ from eqsim_zoo.vision.resnet import _Maker
 
 SMALL = dict(widths=(3, 2), kernels=(3, 2), strides=(2, 1), outputs=4)
 RECIPES = {
-    "flatten": (SmallCNN(**SMALL), (9, 8, 3)),
     "softmax": (SmallCNN(**SMALL, pool=SpatialSoftmax(0.5)), (8, 9, 1)),
     "impala": (Impala(widths=(2, 3), outputs=8), (9, 6, 3)),
     "resnet": (ResNet18(widths=(2, 2, 2, 4), groups=2), (32, 35, 3)),
 }
 each_network = pytest.mark.parametrize("name", RECIPES)
-relu = lambda x: np.maximum(x, 0.0)
+relu = jax.nn.relu
 apply = eqx.filter_jit(lambda module, x: module(x))
 
 
 def shaken(net):
-    """With numbers in the place of the zeros and ones that layers begin with."""
+    """Return a network with random numbers added to initial zeros and ones."""
     rng = np.random.default_rng(0)
     more = lambda x: x + jnp.asarray(0.1 * rng.normal(size=x.shape))
     return jtu.tree_map(more, net)
@@ -72,95 +71,75 @@ def creator(name):
 
 @functools.cache
 def network(name):
-    """Before anything is learned."""
+    """Return an untrained network."""
     return creator(name)(jr.key(2))
 
 
-def numpy_conv(layer, x):
-    """One correlation for each pair of channels, of which the stride picks places."""
-    weight, pad, stride = np.asarray(layer.weight), layer.padding, layer.stride
-    x = np.pad(x, ((pad, pad), (pad, pad), (0, 0)))
-    out = []
-    for o in range(weight.shape[3]):
-        terms = [
-            correlate2d(x[..., c], weight[..., c, o], mode="valid")
-            for c in range(x.shape[2])
-        ]
-        out.append(sum(terms)[::stride, ::stride])
-    bias = 0.0 if layer.bias is None else np.asarray(layer.bias)
-    return np.stack(out, -1) + bias
+# References: layers of Equinox, channels first.
 
 
-def numpy_group_norm(layer, x):
-    out, size = np.empty_like(x), x.shape[2] // layer.groups
-    for first in range(0, x.shape[2], size):
-        part = x[..., first : first + size]
-        out[..., first : first + size] = (part - part.mean()) / np.sqrt(
-            part.var() + 1e-5
-        )
-    return out * np.asarray(layer.scale) + np.asarray(layer.shift)
-
-
-def numpy_max_pool(x):
-    wide = np.pad(x, ((1, 1), (1, 1), (0, 0)), constant_values=-np.inf)
-    rows, columns = range(0, x.shape[0], 2), range(0, x.shape[1], 2)
-    return np.array(
-        [[wide[i : i + 3, j : j + 3].max((0, 1)) for j in columns] for i in rows]
+def conv(layer, x):
+    kernel, _, inputs, outputs = layer.weight.shape
+    same = eqx.nn.Conv2d(
+        inputs,
+        outputs,
+        kernel,
+        layer.stride,
+        layer.padding,
+        use_bias=False,
+        key=jr.key(0),
     )
+    same = eqx.tree_at(lambda c: c.weight, same, layer.weight.transpose(3, 2, 0, 1))
+    return same(x) if layer.bias is None else same(x) + layer.bias[:, None, None]
 
 
-def numpy_places(log_temperature, x):
-    height, width, _ = x.shape
-    weights = np.exp(x / np.exp(log_temperature))
-    weights /= weights.sum((0, 1))
-    out = []
-    for c in range(x.shape[2]):
-        u = sum(weights[:, j, c].sum() * ((j + 0.5) / width) for j in range(width))
-        v = sum(weights[i, :, c].sum() * ((i + 0.5) / height) for i in range(height))
-        out += [2.0 * u - 1.0, 2.0 * v - 1.0]
-    return np.array(out)
+def group_norm(layer, x):
+    same = eqx.nn.GroupNorm(layer.groups, len(layer.scale))
+    parameters = layer.scale, layer.shift
+    return eqx.tree_at(lambda norm: (norm.weight, norm.bias), same, parameters)(x)
 
 
-def numpy_small(net, x):
+halve = eqx.nn.MaxPool2d(3, 2, padding=1)
+
+
+def small(net, x):
     for layer in net.layers:
-        x = relu(numpy_conv(layer, x))
-    temperature = jtu.tree_leaves(net.pool)
-    x = numpy_places(np.asarray(temperature[0]), x) if temperature else x.ravel()
-    x = x @ np.asarray(net.last.weight) + np.asarray(net.last.bias)
-    normal = (x - x.mean()) / np.sqrt(x.var() + 1e-5)
-    return np.tanh(normal * np.asarray(net.norm.weight) + np.asarray(net.norm.bias))
+        x = relu(conv(layer, x))
+    return jnp.tanh(net.norm(net.last(net.pool(x.transpose(1, 2, 0)))))
 
 
-def numpy_impala(net, x):
+def impala(net, x):
     for stack in net.stacks:
-        x = numpy_max_pool(numpy_conv(stack.entry, x))
+        x = halve(conv(stack.entry, x))
         for block in stack.blocks:
-            x = x + numpy_conv(block.second, relu(numpy_conv(block.first, relu(x))))
-    x = relu(x).ravel()
-    return relu(x @ np.asarray(net.last.weight) + np.asarray(net.last.bias))
+            x = x + conv(block.second, relu(conv(block.first, relu(x))))
+    return relu(net.last(relu(x).transpose(1, 2, 0).ravel()))
 
 
-def numpy_resnet(net, x):
-    normal = lambda layer, x: numpy_group_norm(layer.norm, numpy_conv(layer.conv, x))
-    x = numpy_max_pool(relu(normal(net.entry, x)))
+def residual(block, x, names):
+    """Return the output of a residual block whose layers have these names."""
+    y = x
+    for name in names:
+        layer = getattr(block, name)
+        y = group_norm(layer.norm, conv(layer.conv, y))
+        y = y if name == names[-1] else relu(y)
+    straight = x
+    if block.shortcut is not None:
+        straight = group_norm(block.shortcut.norm, conv(block.shortcut.conv, x))
+    return relu(straight + y)
+
+
+def resnet(net, x):
+    x = halve(relu(group_norm(net.entry.norm, conv(net.entry.conv, x))))
     for block in net.blocks:
-        straight = x if block.shortcut is None else normal(block.shortcut, x)
-        x = relu(straight + normal(block.second, relu(normal(block.first, x))))
-    return x.mean((0, 1))
+        x = residual(block, x, ("first", "second"))
+    return jnp.mean(x, (1, 2))
 
 
-REFERENCES = {SmallCNN: numpy_small, Impala: numpy_impala, ResNet18: numpy_resnet}
+REFERENCES = {SmallCNN: small, Impala: impala, ResNet18: resnet}
 
 
 # Layers
-
-
-def test_conv_is_numpy(getkey):
-    layer = Conv.create(getkey(), 2, 3, 4, stride=2, padding=1, dtype=jnp.float64)
-    layer, x = shaken(layer), jr.normal(getkey(), (7, 6, 2))
-    np.testing.assert_allclose(
-        apply(layer, x), numpy_conv(layer, np.asarray(x)), atol=1e-12
-    )
 
 
 @pytest.mark.parametrize("scale", (1.0, 2.0))
@@ -174,56 +153,44 @@ def test_conv_begins_uniform(scale):
     assert Conv.create(jr.key(1), 1, 1, 3, bias=False).bias is None
 
 
-def test_group_norm_is_numpy(getkey):
-    layer = shaken(GroupNorm.create(6, 2, jnp.float64))
-    x = 5.0 + 3.0 * jr.normal(getkey(), (3, 4, 6))
-    expected = numpy_group_norm(layer, np.asarray(x))
+def test_group_norm_is_equinox(getkey):
+    """Also of equal numbers, where there is nothing to divide by."""
+    layer = shaken(GroupNorm.create(4, 2, jnp.float64))
+    x = 5.0 + 3.0 * jr.normal(getkey(), (2, 3, 4))
+    expected = group_norm(layer, x.transpose(2, 0, 1)).transpose(1, 2, 0)
     np.testing.assert_allclose(apply(layer, x), expected, rtol=1e-10)
-
-
-def test_group_norm_of_equal_numbers():
-    layer = GroupNorm.create(4, 2, jnp.float64)
     equal = jnp.full((2, 3, 4), 7.0)
-    np.testing.assert_array_equal(layer(equal), 0.0)
-    check_gradients(apply, shaken(layer), equal)
-    with pytest.raises(ValueError, match="groups, 3, got 4"):
-        GroupNorm.create(4, 3)
+    np.testing.assert_array_equal(GroupNorm.create(4, 2, jnp.float64)(equal), 0.0)
+    check_gradients(apply, layer, equal)
 
 
-@pytest.mark.parametrize("shape", ((5, 4, 2), (1, 6, 1), (1, 1, 3)))
+@pytest.mark.parametrize("shape", ((5, 4, 2), (1, 6, 1)))
 @pytest.mark.quick_cases("shape1")
-def test_max_pool_is_numpy(shape, getkey):
+def test_max_pool_is_equinox(shape, getkey):
     x = jr.normal(getkey(), shape)
-    np.testing.assert_array_equal(max_pool(x), numpy_max_pool(np.asarray(x)))
+    expected = halve(x.transpose(2, 0, 1)).transpose(1, 2, 0)
+    np.testing.assert_array_equal(max_pool(x), expected)
     check_gradients(jax.jit(max_pool), x)
 
 
 # Pools
 
 
-def test_spatial_softmax_of_a_point():
-    """Is where the point is, between -1 and 1 at the edges; of nothing, the middle."""
-    pool = SpatialSoftmax(0.01).create(jr.key(0), (4, 5, 3), jnp.float64)
+def test_spatial_softmax(getkey):
+    """A point is where it is, between -1 and 1 at the edges; an empty image is its middle,
+    and other images are the mean place of their softmax."""
+    sharp = SpatialSoftmax(0.01).create(jr.key(0), (4, 5, 3), jnp.float64)
     x = jnp.zeros((4, 5, 3)).at[3, 0, 0].set(1.0).at[1, 2, 1].set(1.0)
     expected = [-0.8, 0.75, 0.0, -0.25, 0.0, 0.0]
-    np.testing.assert_allclose(apply(pool, x), expected, atol=1e-12)
-
-
-def test_spatial_softmax_is_numpy(getkey):
-    temperature = 0.3
-    pool = SpatialSoftmax(temperature).create(jr.key(0), (3, 5, 2), jnp.float64)
+    np.testing.assert_allclose(apply(sharp, x), expected, atol=1e-12)
+    pool = SpatialSoftmax(0.3).create(jr.key(0), (3, 5, 2), jnp.float64)
     x = jr.normal(getkey(), (3, 5, 2))
-    expected = numpy_places(np.log(temperature), np.asarray(x))
+    expected = []
+    for channel in softmax(np.asarray(x) / 0.3, axis=(0, 1)).transpose(2, 0, 1):
+        expected += [channel.sum(0) @ [-0.8, -0.4, 0.0, 0.4, 0.8]]
+        expected += [channel.sum(1) @ [-2 / 3, 0.0, 2 / 3]]
     np.testing.assert_allclose(apply(pool, x), expected, rtol=1e-10, atol=1e-12)
-    largest = check_gradients(apply, pool, x)
-    assert all(value > 0.0 for value in largest.values())
-    check_gradients(apply, pool, jnp.zeros((2, 1, 1)))
-
-
-@pytest.mark.parametrize("temperature", (0.0, -1.0, float("nan"), float("inf")))
-def test_spatial_softmax_needs_a_temperature(temperature):
-    with pytest.raises(ValueError, match="temperature"):
-        SpatialSoftmax(temperature)
+    assert all(value > 0.0 for value in check_gradients(apply, pool, x).values())
 
 
 def test_flatten_and_mean(getkey):
@@ -233,19 +200,14 @@ def test_flatten_and_mean(getkey):
     np.testing.assert_allclose(mean(x), np.asarray(x).mean((0, 1)), rtol=1e-12)
 
 
-def test_spatial_embeddings_are_numpy(getkey):
+def test_spatial_embeddings(getkey):
     """Sums of each channel with weights of its own, which begin with the variance of one
     over the number of places."""
     pool = SpatialEmbeddings(6).create(jr.key(0), (4, 5, 200), jnp.float64)
     assert np.var(pool.weight) == pytest.approx(1.0 / 20, rel=0.05)
     x = jr.normal(getkey(), (4, 5, 200))
-    weight, flat = np.asarray(pool.weight), np.asarray(x)
-    expected = [
-        np.sum(flat[..., c] * weight[..., c, f]) for c in range(200) for f in range(6)
-    ]
-    np.testing.assert_allclose(apply(pool, x), expected, atol=1e-12)
-    few = SpatialEmbeddings(2).create(jr.key(1), (2, 3, 2), jnp.float64)
-    check_gradients(apply, few, x[:2, :3, :2])
+    expected = np.sum(x[..., None] * pool.weight, (0, 1)).ravel()
+    np.testing.assert_allclose(pool(x), expected, atol=1e-12)
 
 
 # Encoders
@@ -253,36 +215,29 @@ def test_spatial_embeddings_are_numpy(getkey):
 
 @each_network
 @pytest.mark.quick_cases("softmax", "impala")
-def test_encoder_is_numpy(name, getkey):
-    """Images have values from -0.5 to 0.5, whether they are bytes or from 0 to 1."""
+def test_encoder_is_equinox(name, getkey):
+    """Images have values from -0.5 to 0.5, whether they are bytes or from 0 to 1; and
+    `vmap` in single precision, the default, gives the same."""
     recipe, shape = RECIPES[name]
     net = shaken(network(name))
-    image = jr.randint(getkey(), shape, 0, 256).astype(jnp.uint8)
-    expected = REFERENCES[type(recipe)](net, np.asarray(image) / 255.0 - 0.5)
-    found = apply(net, image)
+    images = jr.randint(getkey(), (2, *shape), 0, 256).astype(jnp.uint8)
+    centered = images[0].transpose(2, 0, 1).astype(jnp.float64) / 255.0 - 0.5
+    expected = eqx.filter_jit(REFERENCES[type(recipe)])(net, centered)
+    found = apply(net, images[0])
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
-    floats = apply(net, image.astype(jnp.float64) / 255.0)
+    floats = apply(net, images[0].astype(jnp.float64) / 255.0)
     np.testing.assert_allclose(floats, expected, rtol=1e-9, atol=1e-12)
     assert jnp.max(jnp.abs(found)) > 0.01
-
-
-@each_network
-@pytest.mark.quick_cases("impala")
-def test_many_images_in_single_precision(name, getkey):
-    """Which is the type of a network unless another is asked for."""
-    recipe, shape = RECIPES[name]
     default = jax.eval_shape(lambda key: recipe.create(key, shape), getkey())
     assert {x.dtype for x in jtu.tree_leaves(default)} == {jnp.dtype(jnp.float32)}
-    net = jtu.tree_map(lambda x: x.astype(jnp.float32), shaken(network(name)))
-    images = jr.uniform(getkey(), (2, *shape))
-    found = eqx.filter_jit(lambda net, xs: jax.vmap(net)(xs))(net, images)
-    assert found.dtype == jnp.float32
-    for x, image in zip(found, images):
-        alone = apply(shaken(network(name)), image.astype(jnp.float64))
-        np.testing.assert_allclose(x, alone, rtol=1e-3, atol=1e-4)
+    single = jtu.tree_map(lambda x: x.astype(jnp.float32), net)
+    many = eqx.filter_jit(lambda net, xs: jax.vmap(net)(xs))(single, images)
+    assert many.dtype == jnp.float32
+    for x, image in zip(many, images):
+        np.testing.assert_allclose(x, apply(net, image), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ("flatten", "softmax", "impala"))
+@pytest.mark.parametrize("name", ("softmax", "impala"))
 @pytest.mark.quick_cases("softmax")
 def test_encoder_gradients(name, getkey):
     leaves, treedef = jtu.tree_flatten(shaken(network(name)))
@@ -296,10 +251,26 @@ def test_encoder_gradients(name, getkey):
 
 def test_block_gradients(getkey):
     """Of a residual block that halves the image, and changes its channels."""
-    block = shaken(network("resnet").blocks[6])
+    block = shaken(_Maker(2, jnp.float64).basic(getkey(), 2, 4, 2))
     assert block.shortcut is not None
     largest = check_gradients(apply, block, jr.normal(getkey(), (3, 4, 2)))
     assert all(value > 0.0 for value in largest.values())
+
+
+@pytest.mark.slow
+def test_bottleneck_is_equinox(getkey):
+    """One block that halves the image, and one that keeps it."""
+    make = _Maker(2, jnp.float64)
+    halves = shaken(make.bottleneck(getkey(), 4, 2, 2))
+    keeps = shaken(make.bottleneck(getkey(), 8, 2, 1))
+    assert halves.shortcut is not None and keeps.shortcut is None
+    x = jr.normal(getkey(), (5, 4, 4))
+    for block in (halves, keeps):
+        expected = residual(block, x.transpose(2, 0, 1), ("first", "second", "third"))
+        expected = expected.transpose(1, 2, 0)
+        np.testing.assert_allclose(apply(block, x), expected, rtol=1e-9, atol=1e-12)
+        x = expected
+    assert x.shape == (3, 2, 8)
 
 
 @each_network
@@ -330,12 +301,7 @@ def test_encoder_shapes(height, width, channels):
     assert results(Impala(outputs=7), shape) == (7,)
     places = -(-height // 32) * -(-width // 32)
     assert results(ResNet18(pool=Flatten()), shape) == (512 * places,)
-
-
-@pytest.mark.parametrize("pool, outputs", ((Mean(), 16), (SpatialSoftmax(), 32)))
-def test_resnet_shapes(pool, outputs):
-    recipe = ResNet18(widths=(2, 4, 8, 16), groups=2, pool=pool)
-    assert results(recipe, (64, 33, 3)) == (outputs,)
+    assert results(ResNet18(pool=SpatialSoftmax()), shape) == (1024,)
 
 
 @pytest.mark.parametrize(
@@ -348,25 +314,6 @@ def test_resnet_parameters(recipe, count):
     as batch normalization."""
     net = jax.eval_shape(lambda key: recipe.create(key, (64, 64, 3)), jr.key(0))
     assert sum(x.size for x in jtu.tree_leaves(net)) == count
-
-
-@pytest.mark.slow
-def test_bottleneck_is_numpy(getkey):
-    """One block that halves the image, and one that keeps it."""
-    make = _Maker(2, jnp.float64)
-    halves = shaken(make.bottleneck(getkey(), 4, 2, 2))
-    keeps = shaken(make.bottleneck(getkey(), 8, 2, 1))
-    assert halves.shortcut is not None and keeps.shortcut is None
-    normal = lambda layer, x: numpy_group_norm(layer.norm, numpy_conv(layer.conv, x))
-    x = np.asarray(jr.normal(getkey(), (5, 4, 4)))
-    for block in (halves, keeps):
-        straight = x if block.shortcut is None else normal(block.shortcut, x)
-        y = relu(normal(block.second, relu(normal(block.first, x))))
-        expected = relu(straight + normal(block.third, y))
-        found = apply(block, jnp.asarray(x))
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
-        x = expected
-    assert x.shape == (3, 2, 8)
 
 
 def test_default_places():
@@ -398,84 +345,60 @@ def test_small_images(recipe, least):
             recipe.create(jr.key(0), shape)
 
 
-@pytest.mark.parametrize(
-    "make, message",
-    (
-        (lambda: SmallCNN(widths=(3, 4)), "must be equal"),
-        (
-            lambda: SmallCNN(strides=(3, 0, 1)),
-            r"SmallCNN.strides\[1\]` must be an integer of at least 1, got 0",
-        ),
-        (
-            lambda: SmallCNN(outputs=0),
-            "SmallCNN.outputs` must be an integer of at least 1, got 0",
-        ),
-        (
-            lambda: Impala(widths=()),
-            r"Impala.widths` must be a tuple of positive integers, got \(\)",
-        ),
-        (
-            lambda: Impala(blocks=0),
-            "Impala.blocks` must be an integer of at least 1, got 0",
-        ),
-        (lambda: ResNet18(groups=48), "number of groups, 48"),
-        (lambda: ResNet18(widths=(32, 32)), r"four.*\(32, 32\)"),
-    ),
-)
-def test_wrong_sizes(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
 # Augmentations
 
 
+ALL = ColorJitter(0.4, 0.4, 0.4, 0.2)
+CHAIN = (RandomCrop(2), RandomFlip(), ALL)
+LUMA = np.array([0.2989, 0.587, 0.114])
+
+
 def picture(key, shape=(6, 5, 3)):
-    """Of different bytes."""
+    """Return an image of different bytes."""
     numbers = jr.permutation(key, 256)[: np.prod(shape)]
     return numbers.reshape(shape).astype(jnp.uint8)
 
 
-def numpy_crops(image, padding):
-    wide = np.pad(image, ((padding,) * 2, (padding,) * 2, (0, 0)), mode="edge")
-    height, width, _ = image.shape
-    places = range(2 * padding + 1)
-    return [wide[i : i + height, j : j + width] for i in places for j in places]
-
-
-@pytest.mark.parametrize("dtype", (jnp.uint8, jnp.float32))
-def test_crop_is_one_of_numpys(dtype, getkey):
-    """Each as often."""
-    image = picture(getkey()).astype(dtype)
-    crop = RandomCrop(padding=2)
-    found = np.asarray(
-        jax.jit(jax.vmap(crop, (None, 0)))(image, jr.split(getkey(), 1000)), order="C"
+def draws(change, image, key, number=1000):
+    """Return an image changed with each of so many keys."""
+    return np.asarray(
+        jax.jit(jax.vmap(change, (None, 0)))(image, jr.split(key, number))
     )
+
+
+def test_crops(getkey):
+    """Each place of the window in the image, extended by its edges, equally often."""
+    image = picture(getkey())
+    found = draws(RandomCrop(padding=2), image, getkey())
     assert found.dtype == image.dtype
-    crops = [x.tobytes() for x in numpy_crops(np.asarray(image), 2)]
+    wide = np.pad(image, ((2, 2), (2, 2), (0, 0)), mode="edge")
+    crops = [wide[i : i + 6, j : j + 5].tobytes() for i in range(5) for j in range(5)]
     assert len(set(crops)) == 25
     counts = np.bincount([crops.index(x.tobytes()) for x in found], minlength=25)
     np.testing.assert_allclose(counts, 40.0, atol=25.0)
 
 
-@pytest.mark.parametrize("probability", (0.0, 0.3, 1.0))
-def test_flip(probability, getkey):
-    image, keys = picture(getkey()), jr.split(getkey(), 1000)
-    found = jax.jit(jax.vmap(RandomFlip(probability), (None, 0)))(image, keys)
-    assert found.dtype == jnp.uint8
-    mirrored = np.all(found == np.asarray(image)[None, :, ::-1], (1, 2, 3))
-    same = np.all(found == np.asarray(image)[None], (1, 2, 3))
-    np.testing.assert_array_equal(mirrored, ~same)
-    assert np.mean(mirrored) == pytest.approx(probability, abs=0.05)
+@pytest.mark.parametrize(
+    "change, changed",
+    (
+        (RandomFlip(0.3), lambda x: x[:, ::-1]),
+        (RandomSolarize(100 / 255, 0.3), lambda x: np.where(x < 100, x, 255 - x)),
+    ),
+    ids=("flip", "solarize"),
+)
+def test_changes_by_chance(change, changed, getkey):
+    """With the given probability; else the image stays as it is."""
+    image = np.asarray(picture(getkey()))
+    found = draws(change, image, getkey())
+    assert found.dtype == np.uint8
+    is_changed = np.all(found == changed(image)[None], (1, 2, 3))
+    np.testing.assert_array_equal(np.all(found == image[None], (1, 2, 3)), ~is_changed)
+    assert np.mean(is_changed) == pytest.approx(0.3, abs=0.05)
 
 
-FACTORS = (0.0, 0.4, 1.0, 1.7)
-HUE_SLOPE = jax.jit(jax.jacrev(adjust_hue, (0, 1)))
-LUMA = np.array([0.2989, 0.587, 0.114])
-
-
-@pytest.mark.parametrize("factor", FACTORS)
-def test_blends_are_numpy(factor, getkey):
+@pytest.mark.parametrize("factor", (0.4, 1.7))
+def test_blends(factor, getkey):
+    """With black, the mean gray, and the gray of each pixel; clipped."""
     image = jr.uniform(getkey(), (4, 3, 3))
     x, gray = np.asarray(image), (np.asarray(image) @ LUMA)[..., None]
     mix = lambda y: np.clip(factor * x + (1.0 - factor) * y, 0.0, 1.0)
@@ -487,64 +410,46 @@ def test_blends_are_numpy(factor, getkey):
     for blend, other in blends.items():
         found = blend(image, jnp.array(factor))
         np.testing.assert_allclose(found, mix(other), atol=1e-14)
-        if 0.0 < factor < 1.0:
+        if factor < 1.0:
             check_gradients(jax.jit(blend), image, jnp.array(factor))
     one = adjust_contrast(image[..., :1], jnp.array(factor))
     expected = np.clip(factor * x[..., :1] + (1 - factor) * x[..., 0].mean(), 0.0, 1.0)
     np.testing.assert_allclose(one, expected, atol=1e-14)
 
 
-@pytest.mark.parametrize("turns", (0.0, -0.2))
-def test_hue_is_colorsys(turns, getkey):
-    image = jr.uniform(getkey(), (5, 4, 3)).at[0, 0].set(0.3).at[0, 1].set(0.0)
-    image = image.at[0, 2].set(jnp.array([0.7, 0.7, 0.1]))
+def test_hue_is_colorsys(getkey):
+    """Also where two colors are equal; the derivative is finite there."""
+    image, turns = jr.uniform(getkey(), (5, 4, 3)), jnp.array(-0.2)
+    equal = image.at[0, 0].set(0.3).at[0, 1].set(0.0)
+    equal = equal.at[0, 2].set(jnp.array([0.7, 0.7, 0.1]))
     expected = []
-    for rgb in np.asarray(image).reshape(-1, 3):
+    for rgb in np.asarray(equal).reshape(-1, 3):
         hue, saturation, value = colorsys.rgb_to_hsv(*rgb)
-        expected.append(colorsys.hsv_to_rgb((hue + turns) % 1.0, saturation, value))
-    found = jax.jit(adjust_hue)(image, jnp.array(turns))
+        expected.append(colorsys.hsv_to_rgb((hue - 0.2) % 1.0, saturation, value))
+    found = jax.jit(adjust_hue)(equal, turns)
     np.testing.assert_allclose(found.reshape(-1, 3), expected, atol=1e-12)
-    slope = HUE_SLOPE(image, jnp.array(turns))
+    slope = jax.jit(jax.jacrev(adjust_hue, (0, 1)))(equal, turns)
     assert all(jnp.all(jnp.isfinite(x)) for x in slope)
+    check_gradients(jax.jit(adjust_hue), image[:3, :2], jnp.array(0.13))
 
 
-def test_hue_from_red_over_green_to_blue():
-    red, green, blue = jnp.eye(3)
-    hue = jax.jit(adjust_hue)
-    turned = lambda x, turns: np.asarray(hue(x[None, None], jnp.array(turns)))[0, 0]
-    np.testing.assert_allclose(turned(red, 1.0 / 3.0), green, atol=1e-12)
-    np.testing.assert_allclose(turned(red, -1.0 / 3.0), blue, atol=1e-12)
-    np.testing.assert_allclose(turned(green, 0.5), [1.0, 0.0, 1.0], atol=1e-12)
-
-
-def test_hue_gradient(getkey):
-    check_gradients(
-        jax.jit(adjust_hue), jr.uniform(getkey(), (3, 2, 3)), jnp.array(0.13)
-    )
-
-
-@pytest.mark.parametrize("dtype", (jnp.uint8, jnp.float32, jnp.float64))
-@pytest.mark.quick_cases("uint8")
-def test_no_jitter_is_identity(dtype, getkey):
+def test_no_jitter_is_identity(getkey):
     image = picture(getkey())
-    image = image if dtype == jnp.uint8 else image.astype(dtype) / 255.0
     found = jax.jit(ColorJitter())(image, getkey())
-    assert found.dtype == dtype
-    tolerance = 0.0 if dtype == jnp.uint8 else 1e-6
-    np.testing.assert_allclose(found, image, atol=tolerance)
+    assert found.dtype == jnp.uint8
+    np.testing.assert_array_equal(found, image)
 
 
 def test_jitter_factors(getkey):
     """Of brightness, everything between, as often; and no other light than asked for."""
-    jitter, image = ColorJitter(brightness=0.4), jnp.full((1, 1, 3), 0.5)
-    found = jax.jit(jax.vmap(jitter, (None, 0)))(image, jr.split(getkey(), 2000))
+    image = jnp.full((1, 1, 3), 0.5)
+    found = draws(ColorJitter(brightness=0.4), image, getkey(), 2000)
     np.testing.assert_array_equal(found[..., 1:], found[..., :1].repeat(2, -1))
     counts, _ = np.histogram(found[..., 0], 5, (0.3, 0.7))
     np.testing.assert_allclose(counts, 400, atol=80)
     # A factor is never below zero.
-    dark = jax.jit(jax.vmap(ColorJitter(brightness=3.0), (None, 0)))
-    found = dark(jnp.full((1, 1, 1), 0.1), jr.split(getkey(), 2000))
-    assert 0.0 <= jnp.min(found) < 0.001 and 0.399 < jnp.max(found) <= 0.4
+    found = draws(ColorJitter(brightness=3.0), jnp.full((1, 1, 1), 0.1), getkey(), 2000)
+    assert 0.0 <= np.min(found) < 0.001 and 0.399 < np.max(found) <= 0.4
 
 
 @pytest.mark.slow
@@ -564,9 +469,6 @@ def test_jitter_of_one_kind(getkey):
     assert jnp.max(jnp.abs(found - image)) > 0.01
 
 
-ALL = ColorJitter(0.4, 0.4, 0.4, 0.2)
-
-
 def test_frames_change_alike(getkey):
     first, second, key = picture(getkey()), picture(getkey()), getkey()
     alone, found = jax.jit(ALL), jax.jit(ALL)(jnp.concatenate([first, second], -1), key)
@@ -581,8 +483,6 @@ def test_gray_has_no_colors(getkey):
     image = picture(getkey(), (4, 4, 1))
     found = jax.jit(ColorJitter(saturation=0.5, hue=0.5))(image, getkey())
     np.testing.assert_array_equal(found, image)
-    with pytest.raises(ValueError, match="got 4"):
-        ALL(picture(getkey(), (4, 4, 4)), getkey())
 
 
 def test_jitter_of_bytes_is_rounded(getkey):
@@ -609,7 +509,7 @@ def test_blur_is_scipy(std, radius, getkey):
         check_gradients(jax.jit(blur), image[:3, :2], jnp.array(std))
 
 
-def test_solarize_is_numpy(getkey):
+def test_solarize_inverts_bright_values(getkey):
     image = jr.uniform(getkey(), (4, 5, 3)).at[0, 0, 0].set(0.25)
     found = solarize(image, jnp.array(0.25))
     x = np.asarray(image)
@@ -617,68 +517,19 @@ def test_solarize_is_numpy(getkey):
     assert found[0, 0, 0] == 0.75
 
 
-@pytest.mark.parametrize("dtype", (jnp.uint8, jnp.float32))
-@pytest.mark.quick_cases("float32")
-def test_random_blur(dtype, getkey):
+def test_random_blur(getkey):
     """With the given probability, and deviations between the bounds: the brightest pixel
     of a point tells which."""
-    image = jnp.zeros((9, 9, 1)).at[4, 4].set(1.0)
-    image = jnp.round(255 * image).astype(dtype) if dtype == jnp.uint8 else image
-    image = image.astype(dtype)
-    change = RandomBlur(0.5, 1.0, radius=3, probability=0.7)
-    found = jax.jit(jax.vmap(change, (None, 0)))(image, jr.split(getkey(), 1000))
-    assert found.dtype == dtype
-    peaks = np.asarray(found[:, 4, 4, 0]) / (255.0 if dtype == jnp.uint8 else 1.0)
+    image = jnp.zeros((9, 9, 1), jnp.float32).at[4, 4].set(1.0)
+    found = draws(RandomBlur(0.5, 1.0, radius=3, probability=0.7), image, getkey())
+    assert found.dtype == image.dtype
+    peaks = found[:, 4, 4, 0]
     assert np.mean(peaks < 1.0) == pytest.approx(0.7, abs=0.05)
     of = lambda std: np.exp(-0.5 * (np.arange(-3, 4) / std) ** 2)
     sharp, soft = (1.0 / of(std).sum() ** 2 for std in (0.5, 1.0))
     blurred = peaks[peaks < 1.0]
     assert soft - 0.003 < blurred.min() < soft + 0.02
     assert sharp - 0.03 < blurred.max() < sharp + 0.003
-
-
-@pytest.mark.parametrize("probability", (0.0, 0.3, 1.0))
-def test_random_solarize_of_bytes(probability, getkey):
-    image, keys = picture(getkey()), jr.split(getkey(), 1000)
-    change = RandomSolarize(100 / 255, probability)
-    found = np.asarray(jax.jit(jax.vmap(change, (None, 0)))(image, keys))
-    x = np.asarray(image)
-    inverted = np.where(x < 100, x, 255 - x)
-    is_inverted = np.all(found == inverted[None], (1, 2, 3))
-    np.testing.assert_array_equal(np.all(found == x[None], (1, 2, 3)), ~is_inverted)
-    assert np.mean(is_inverted) == pytest.approx(probability, abs=0.05)
-
-
-@pytest.mark.parametrize(
-    "make, message",
-    (
-        (lambda: RandomBlur(2.0, 1.0), "got 2.0 and 1.0"),
-        (
-            lambda: RandomBlur(radius=0),
-            "RandomBlur.radius` must be an integer of at least 1, got 0",
-        ),
-        (lambda: RandomBlur(probability=-0.1), "got -0.1"),
-        (
-            lambda: RandomSolarize(1.2),
-            "RandomSolarize.threshold` must be between 0 and 1, got 1.2",
-        ),
-        (lambda: RandomSolarize(probability=2.0), "got 2.0"),
-        (
-            lambda: SpatialEmbeddings(0),
-            "SpatialEmbeddings.features` must be an integer of at least 1, got 0",
-        ),
-        (
-            lambda: RandomCrop(0),
-            "RandomCrop.padding` must be an integer of at least 1, got 0",
-        ),
-        (lambda: RandomFlip(1.5), "got 1.5"),
-        (lambda: ColorJitter(hue=0.6), "hue=0.6"),
-        (lambda: ColorJitter(contrast=-0.1), "contrast=-0.1"),
-    ),
-)
-def test_wrong_augmentations(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
 
 
 class Half(AbstractAugmentation):
@@ -707,9 +558,6 @@ def test_augment_goes_in_order(getkey):
     np.testing.assert_array_equal(change(), image)
 
 
-CHAIN = (RandomCrop(2), RandomFlip(), ALL)
-
-
 def test_augment_changes_images_only(getkey):
     image = picture(getkey())
     obs = {
@@ -733,20 +581,40 @@ def test_augment_changes_images_only(getkey):
     assert np.any(found["pixels"] != image) and np.any(found["wrist"] != obs["wrist"])
 
 
-@pytest.mark.slow
-def test_augment_a_batch(getkey):
-    """Each row is what its key gives."""
-    images, keys = (
-        jnp.stack([picture(getkey()) for _ in range(4)]),
-        jr.split(getkey(), 4),
-    )
-    change = lambda x, key: augment(CHAIN, x, key)
-    found = jax.jit(jax.vmap(change))(images, keys)
-    alone = jax.jit(change)
-    for x, image, key in zip(found, images, keys):
-        one = alone(image, key)
-        np.testing.assert_allclose(x.astype(int), one.astype(int), atol=1)
-    with pytest.raises(ValueError, match=r"\(4, 6, 5, 3\).*jax.vmap"):
-        augment(CHAIN, {"pixels": images}, keys[0])
-    with pytest.raises(ValueError, match="must have type uint8 .* got int32"):
-        augment(CHAIN, images[0].astype(jnp.int32), keys[0])
+def changed(shape, dtype):
+    """Return an image of zeros, augmented."""
+    return augment(CHAIN, {"pixels": jnp.zeros(shape, dtype)}, jr.key(0))
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    (
+        (lambda: GroupNorm.create(4, 3), "groups, 3, got 4"),
+        (lambda: SpatialSoftmax(0.0), "temperature must be positive, got 0.0"),
+        (lambda: SpatialSoftmax(float("nan")), "temperature.* got nan"),
+        (lambda: SpatialSoftmax(float("inf")), "temperature.* got inf"),
+        (lambda: SpatialEmbeddings(0), "SpatialEmbeddings.features`.* 1, got 0"),
+        (lambda: SmallCNN(widths=(3, 4)), "must be equal"),
+        (lambda: SmallCNN(strides=(3, 0, 1)), r"SmallCNN.strides\[1\]`.* 1, got 0"),
+        (lambda: SmallCNN(outputs=0), "SmallCNN.outputs`.* 1, got 0"),
+        (lambda: Impala(widths=()), r"Impala.widths`.* positive integers, got \(\)"),
+        (lambda: Impala(blocks=0), "Impala.blocks`.* 1, got 0"),
+        (lambda: ResNet18(groups=48), "number of groups, 48"),
+        (lambda: ResNet18(widths=(32, 32)), r"four.*\(32, 32\)"),
+        (lambda: RandomBlur(2.0, 1.0), "got 2.0 and 1.0"),
+        (lambda: RandomBlur(radius=0), "RandomBlur.radius`.* 1, got 0"),
+        (lambda: RandomBlur(probability=-0.1), "got -0.1"),
+        (lambda: RandomSolarize(1.2), "RandomSolarize.threshold`.* 0 and 1, got 1.2"),
+        (lambda: RandomSolarize(probability=2.0), "got 2.0"),
+        (lambda: RandomCrop(0), "RandomCrop.padding`.* 1, got 0"),
+        (lambda: RandomFlip(1.5), "got 1.5"),
+        (lambda: ColorJitter(hue=0.6), "hue=0.6"),
+        (lambda: ColorJitter(contrast=-0.1), "contrast=-0.1"),
+        (lambda: ALL(jnp.zeros((4, 4, 4)), jr.key(0)), "got 4"),
+        (lambda: changed((4, 6, 5, 3), jnp.uint8), r"\(4, 6, 5, 3\).*jax.vmap"),
+        (lambda: changed((6, 5, 3), jnp.int32), "must have type uint8 .* got int32"),
+    ),
+)
+def test_wrong_arguments(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
