@@ -4,13 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from collision.test_pairs import name, points
 from scipy.spatial.transform import Rotation
 
 from eqsim.collision import Shape
 from eqsim.kinematics.link_motion import Pose
-from eqsim.model import collider_of, GeomKind
+from eqsim.model import GeomKind
 from eqsim.spatial import Mat3, Vec3
-from eqsim.spatial.vectors import stack
 
 
 K = GeomKind
@@ -22,22 +22,6 @@ FLAT = (
     (K.CAPSULE, K.CYLINDER),
     (K.BOX, K.BOX),
 )
-
-
-def points(kinds, one, two):
-    """Distance, position and normal of all points, and which are valid."""
-    collider, rows = collider_of(*kinds), []
-    lift = lambda tree: jax.tree.map(lambda x: x[None], tree)
-    one, two = lift((one, two))
-    margin = (jnp.zeros_like(one.size.x),) if collider.one_by_one else ()
-    for p in collider.find(one, two, *margin):
-        valid = jnp.ones_like(p.dist, bool) if p.valid is None else p.valid
-        rows.append((p.dist[0], stack(p.pos)[0], stack(p.normal)[0], valid[0]))
-    return tuple(jnp.stack(x) for x in zip(*rows))
-
-
-def name(kinds):
-    return "-".join(kind.name.lower() for kind in kinds)
 
 
 def vectors(rows):

@@ -1,5 +1,6 @@
 """Analytic pairs of shapes beside MuJoCo C, in random configurations of each category."""
 
+import collections
 from typing import NamedTuple
 
 import jax
@@ -156,70 +157,52 @@ def contacts(model, found):
 
 
 def compare(kinds, found):
-    """The configurations whose contacts differ by more than 1e-9, the largest errors of the
-    others, and the numbers of contacts."""
+    """The configurations whose contacts differ by more than 1e-9, and how often each
+    number of contacts occurs."""
     dist, pos, normal, valid = evaluate(kinds, found)
     every = np.concatenate([dist[..., None], pos, normal], axis=-1)
-    different, worst, counts = [], 0.0, {}
+    different, counts = [], collections.Counter()
     for k, theirs in enumerate(contacts(model_of(kinds), found)):
         ours = list(every[valid[:, k], k])
-        counts[len(theirs)] = counts.get(len(theirs), 0) + 1
-        if len(ours) != len(theirs):
-            different.append((k, ours, theirs))
-            continue
-        error = 0.0
-        left = list(ours)
-        for one in theirs:
+        counts[len(theirs)] += 1
+        left, error = list(ours), 0.0 if len(ours) == len(theirs) else np.inf
+        for one in theirs if error == 0.0 else ():
             errors = [np.max(np.abs(one - other)) for other in left]
             nearest = int(np.argmin(errors))
             error = max(error, errors[nearest])
             left.pop(nearest)
         if error > 1e-9:
             different.append((k, ours, theirs))
-        else:
-            worst = max(worst, error)
-    return different, worst, counts
+    return different, counts
 
 
 def name(kinds):
     return "-".join(kind.name.lower() for kind in kinds)
 
 
-def check_category(kinds, category, count):
-    different, worst, counts = compare(kinds, draw(kinds, category, count))
-    assert not different, (len(different), different[0])
-    assert sum(counts.values()) == count and counts.get(0, 0) < 0.9 * count
-    return worst
-
-
-def check_degenerate(kinds, count):
-    """Features that coincide are told apart by rounding: up to a few configurations have
-    the same distances only, or touch without an overlap of nonzero area."""
-    different, _, _ = compare(kinds, draw(kinds, "degenerate", count))
-    other_features, other_numbers = 0, 0
-    for _, ours, theirs in different:
-        same = len(ours) == len(theirs) and np.allclose(
-            sorted(p[0] for p in ours), np.sort(theirs[:, 0]), atol=1e-12
-        )
-        other_features += same
-        other_numbers += not same
-    return other_features, other_numbers
-
-
 @pytest.mark.parametrize("category", CATEGORIES)
 @pytest.mark.parametrize("kinds", PAIRS, ids=name)
 def test_contacts(kinds, category):
-    check_category(kinds, category, 300)
+    different, counts = compare(kinds, draw(kinds, category, 300))
+    assert not different, (len(different), different[0])
+    assert counts.total() == 300 and counts[0] < 270
 
 
 @pytest.mark.parametrize("kinds", PAIRS, ids=name)
 def test_degenerate_contacts(kinds):
-    """Features that coincide are told apart by rounding, here and in MuJoCo."""
-    other_features, other_numbers = check_degenerate(kinds, 300)
+    """Features that coincide are told apart by rounding, here and in MuJoCo: up to a few
+    configurations have the same distances only, or touch without an overlap of nonzero
+    area."""
+    different, _ = compare(kinds, draw(kinds, "degenerate", 300))
+    features = 0
+    for _, ours, theirs in different:
+        depths = sorted(p[0] for p in ours), np.sort(theirs[:, 0])
+        features += len(ours) == len(theirs) and np.allclose(*depths, atol=1e-12)
     # Several faces of a box are equally near, with one distance.
-    assert other_features <= (45 if K.BOX in kinds else 0)
+    assert features <= (45 if K.BOX in kinds else 0)
     # Boxes whose faces overlap in a segment or in a corner.
-    assert other_numbers <= (10 if kinds == (K.BOX, K.BOX) else 0)
+    others = len(different) - features
+    assert others <= (10 if kinds == (K.BOX, K.BOX) else 0)
 
 
 # Edges take longest to compile; `test_shapes.py` differentiates these pairs too, and
@@ -258,6 +241,7 @@ def test_gradients_of_parallel_shapes(kinds):
 @pytest.mark.parametrize("kinds", PAIRS, ids=name)
 @pytest.mark.quick_cases(
     "sphere-cylinder-parallel",
+    "sphere-box-degenerate",
     "capsule-capsule-degenerate",
 )
 def test_gradients_where_features_change(kinds, category):

@@ -50,17 +50,16 @@ def test_unstabilizable_pairs():
 
 def test_bad_input():
     A, B, Q, R = jnp.eye(2), jnp.ones((2, 1)), jnp.eye(2), jnp.eye(1)
-    with pytest.raises(ValueError, match="`A` must be finite"):
-        control.lqr(A.at[0, 0].set(jnp.nan), B, Q, R)
-    with pytest.raises(ValueError, match="`R` must be positive definite.*-1"):
-        control.lqr(A, B, Q, -R)
-    # A `TypeError` where types are checked at run time.
-    with pytest.raises((ValueError, TypeError), match="Q"):
-        control.lqr(A, B, jnp.eye(3), R)
-    # A mode on the unit circle that the cost does not see.
     single = jnp.ones((1, 1))
-    with pytest.raises(ValueError, match="No stabilizing feedback"):
-        control.lqr(single, single, 0.0 * single, single)
+    for message, args in {
+        "`A` must be finite": (A.at[0, 0].set(jnp.nan), B, Q, R),
+        "`R` must be positive definite.*-1": (A, B, Q, -R),
+        "Q": (A, B, jnp.eye(3), R),  # A `TypeError` where types are checked.
+        # A mode on the unit circle that the cost does not see.
+        "No stabilizing feedback": (single, single, 0.0 * single, single),
+    }.items():
+        with pytest.raises((ValueError, TypeError), match=message):
+            control.lqr(*args)
 
 
 # Each example compiles.

@@ -147,38 +147,6 @@ def passive(sys, q, qd):
     )
 
 
-def inertial(sys, q, qd):
-    return dynamics.bias_forces(sys, q, qd), dynamics.kinetic_energy(sys, q, qd)
-
-
-PLACES = {
-    *("[0].sites.pos", "[0].geoms.pos", "[0].geoms.quat", "[0].geoms.size"),
-    *("[0].tendons.divisor", "[1]", "[2]"),
-}
-NUMBERS = ("stiffness", "stiffness_poly", "damping", "damping_poly", "spring_length")
-
-
-FORCES = {"[0].sites.quat", "[0].joints.spring_ref", "[0].tendons.coef"}
-
-
-@pytest.mark.parametrize(
-    "fn, text, read",
-    (
-        pytest.param(passive, FEWER, FORCES, id="passive"),
-        pytest.param(passive, ROBOT, FORCES, id="passive-all"),
-        pytest.param(inertial, ROBOT, {"[0].tendons.armature"}, id="inertial"),
-    ),
-)
-@pytest.mark.slow  # The Jacobian and degenerate wraps are differentiated in quick tests.
-def test_gradients(fn, text, read):
-    """At the reference at rest, and at two other states."""
-    sys = with_armature(load_mjcf(text))
-    if fn is passive:
-        read = read | {f"[0].tendons.{name}" for name in NUMBERS}
-    largest = check_gradients(jax.vmap(fn, (None, 0, 0)), sys, *states(sys), atol=1e-6)
-    assert not {name for name in PLACES | read if largest[name] == 0}
-
-
 @pytest.mark.slow
 def test_gradients_of_inverse_weights():
     sys, _ = tendons.draw(1)

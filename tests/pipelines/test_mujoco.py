@@ -6,7 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 from assets import path
-from trajectories import converged, draw, expected, stacked
+from trajectories import converged, draw, expected, follow, stacked
 
 from eqsim import Generalized, load_mjcf, State
 
@@ -79,17 +79,6 @@ TOUCHING = """
 
 def both(text):
     return converged(mujoco.MjModel.from_xml_string(text)), load_mjcf(text)
-
-
-def follow(sys, data, count):
-    """Coordinates, velocities and activations after each of `count` steps."""
-
-    def one(q, qd, act, ctrl):
-        step = lambda state, _: (PIPELINE.step(sys, state, ctrl),) * 2
-        return jax.lax.scan(step, State(q, qd, act), None, length=count)[1]
-
-    out = jax.jit(jax.vmap(one))(*stacked(data))
-    return np.concatenate([out.q, out.qd, out.act], axis=-1)
 
 
 FOLLOWED = {

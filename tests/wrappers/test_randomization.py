@@ -81,20 +81,6 @@ def test_compiled_once():
     assert run._cached._cache_size() == 1
 
 
-def test_plain_way():
-    """A batch of environments by `eqx.filter_vmap` gives the same."""
-    keys, key_run = jr.split(jr.key(3), 4), jr.split(jr.key(4), 4)
-    random = DomainRandomization(ENV, BOTH)
-    starts = jax.vmap(random.reset)(keys)
-    robots = jax.vmap(random.robot)(starts[0])
-    fleet = jax.vmap(lambda sys: eqx.tree_at(lambda e: e.sys, ENV, sys))(robots)
-    begin = jax.vmap(lambda env, state: env.begin(state))(fleet, starts[0].inner)
-    one = eqsim.rollout(random, push, key_run, 6, start=starts)
-    axes = eqx.if_array(0)
-    two = eqsim.rollout(fleet, push, key_run, 6, start=begin, env_axes=axes)
-    assert tree_allclose(one.timestep, two.timestep, rtol=1e-10, atol=1e-12)
-
-
 def test_context():
     env = DomainRandomization(ENV, BOTH, observe_context=True)
     state, first = env.reset(jr.key(0))
@@ -206,44 +192,6 @@ def test_robot_under_jit():
         return env.reset(jr.key(0), {"sys": sys})[0].changed.links.mass
 
     assert np.array_equal(reset(jnp.array([9.0, 8.0])), [9.0, 8.0])
-
-
-def everything(key, sys):
-    """Mass, inertia, friction of each shape, gear and damping."""
-    return randomize.chain(
-        MASSES,
-        randomize.uniform_factor(lambda s: s.geoms.friction, 0.5, 1.5),
-        randomize.uniform_factor(lambda s: s.actuators.gear, 0.8, 1.2),
-        randomize.uniform_factor(lambda s: s.joints.damping, 0.5, 2.0),
-    )(key, sys)
-
-
-@pytest.mark.slow
-def test_thousand_humanoids():
-    """All different, reproducible, and compiled once."""
-    env = DomainRandomization(eqsim.make("humanoid"), everything)
-    reset = eqx.filter_jit(lambda env, keys: jax.vmap(env.reset)(keys)[0].changed)
-    changed = reset(env, jr.split(jr.key(0), 1000))
-    sys = env.env.sys
-    rows = {
-        "mass": (changed.links.mass, sys.links.mass),
-        "inertia": (changed.links.inertia, sys.links.inertia),
-        "friction": (changed.geoms.friction, sys.geoms.friction),
-        "gear": (changed.actuators.gear, sys.actuators.gear),
-        "damping": (changed.joints.damping, sys.joints.damping),
-    }
-    for drawn, nominal in rows.values():
-        assert drawn.shape == (1000, *nominal.shape)
-        moves = np.asarray(nominal) != 0.0
-        values = np.asarray(drawn)[:, moves]
-        assert all(len(np.unique(column)) == 1000 for column in values.T)
-    assert tree_allclose(reset(env, jr.split(jr.key(0), 1000)), changed, rtol=0.0)
-    other = reset(env, jr.split(jr.key(1), 1000))
-    assert np.all(other.links.mass != changed.links.mass)
-    heavier = eqx.tree_at(lambda e: e.sys.links.mass, env, 2.0 * sys.links.mass)
-    twice = reset(heavier, jr.split(jr.key(0), 1000))
-    np.testing.assert_allclose(twice.links.mass, 2.0 * changed.links.mass, rtol=1e-12)
-    assert reset._cached._cache_size() == 1
 
 
 class Leg(AbstractTask):
