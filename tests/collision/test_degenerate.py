@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from collision.test_pairs import name, points
+from collision.test_pairs import COMPILED, name, points
 from scipy.spatial.transform import Rotation
 
 from eqsim.collision import Shape
@@ -77,9 +77,9 @@ def test_a_capsule_without_length_is_a_sphere():
     pos, turns = 0.2 * rng.normal(size=(50, 3)), Rotation.random(50, random_state=rng)
     long = placed(0 * pos, turns, np.tile([0.1, 0.2, 0.0], (50, 1)))
     ball = placed(pos, turns**-1, np.tile([0.15, 0.0, 0.0], (50, 1)))
-    expected = points((K.SPHERE, K.CAPSULE), ball, long)
+    expected = COMPILED((K.SPHERE, K.CAPSULE), ball, long)
     for one, two, sign in ((long, ball, -1.0), (ball, long, 1.0)):
-        dist, pos, normal, valid = points((K.CAPSULE, K.CAPSULE), one, two)
+        dist, pos, normal, valid = COMPILED((K.CAPSULE, K.CAPSULE), one, two)
         assert np.all(valid[0]) and not np.any(valid[1])
         np.testing.assert_allclose(dist[0], expected[0][0], atol=1e-15)
         np.testing.assert_allclose(pos[0], expected[1][0], atol=1e-15)
@@ -101,14 +101,11 @@ def test_points_of_boxes_that_nearly_touch():
     way = rng.normal(size=(count, 3))
     pos = 0.2 * way / np.linalg.norm(way, axis=1)[:, None]
     both = placed(none, first, size[:, 0]), placed(pos, nearly, size[:, 1])
-    dist, pos, _, valid = jax.jit(lambda *both: points(kinds, *both))(*both)
+    dist, pos, _, valid = COMPILED(kinds, *both)
     reach = np.linalg.norm(size, axis=-1).sum(axis=1)
     assert np.all(np.abs(dist) < 2.0 * reach + 0.2)
     assert np.all(np.linalg.norm(pos, axis=1) < 2.0 * reach + 0.2)
     assert np.all(np.where(valid, -dist, 0.0) < reach)
-
-
-ELLIPSOIDS = jax.jit(lambda *both: points((K.ELLIPSOID, K.ELLIPSOID), *both)[:3])
 
 
 @pytest.mark.slow
@@ -123,7 +120,7 @@ def test_deep_ellipsoids():
         placed(x, turn, size[:, k])
         for k, (x, turn) in enumerate(zip((0 * pos, pos), turns, strict=True))
     ]
-    dist = np.asarray(ELLIPSOIDS(*both)[0])[0]
+    dist = np.asarray(COMPILED((K.ELLIPSOID, K.ELLIPSOID), *both)[0])[0]
     k = np.arange(5000) + 0.5
     angle, z = np.pi * (1 + np.sqrt(5)) * k, 1 - k / 2500
     level = np.sqrt(1 - z * z)

@@ -1,6 +1,7 @@
 """Analytic pairs of shapes beside MuJoCo C, in random configurations of each category."""
 
 import collections
+import functools as ft
 from typing import NamedTuple
 
 import jax
@@ -205,19 +206,7 @@ def test_degenerate_contacts(kinds):
     assert others <= (10 if kinds == (K.BOX, K.BOX) else 0)
 
 
-# Edges take longest to compile; `test_shapes.py` differentiates these pairs too, and
-# the last test below.
-most = pytest.mark.parametrize(
-    "kinds",
-    [
-        pytest.param(x, marks=[pytest.mark.slow] if x in PAIRS[-2:] else [])
-        for x in PAIRS
-    ],
-    ids=name,
-)
-
-
-@most
+@pytest.mark.parametrize("kinds", PAIRS, ids=name)
 @pytest.mark.quick_cases("sphere-box")
 def test_gradients_of_parallel_shapes(kinds):
     """By positions and sizes, which keep the axes parallel."""
@@ -237,6 +226,16 @@ def test_gradients_of_parallel_shapes(kinds):
     check_gradients(fn, *arrays, rtol=1e-4, eps=1e-7)
 
 
+@ft.partial(jax.jit, static_argnums=0)
+def both_modes(kinds, both):
+    """Tangents of the points and cotangents of the shapes, with what they are of."""
+    fn = lambda both: points(kinds, *both)[:3]
+    tangent = jax.tree.map(lambda x: jnp.cos(3.0 * x + 1.0), both)
+    out, push = jax.jvp(fn, (both,), (tangent,))
+    weights = jax.tree.map(lambda x: jnp.sin(5.0 * x + 2.0), out)
+    return push, weights, jax.vjp(fn, both)[1](weights)[0], tangent
+
+
 @pytest.mark.parametrize("category", ("parallel", "tilted", "degenerate"))
 @pytest.mark.parametrize("kinds", PAIRS, ids=name)
 @pytest.mark.quick_cases(
@@ -247,11 +246,7 @@ def test_gradients_of_parallel_shapes(kinds):
 def test_gradients_where_features_change(kinds, category):
     """Forward and reverse mode agree and are finite."""
     both = shapes(draw(kinds, category, 100, seed=3))
-    fn = lambda both: points(kinds, *both)[:3]
-    tangent = jax.tree.map(lambda x: jnp.cos(3.0 * x + 1.0), both)
-    out, push = jax.jvp(fn, (both,), (tangent,))
-    weights = jax.tree.map(lambda x: jnp.sin(5.0 * x + 2.0), out)
-    (pull,) = jax.vjp(fn, both)[1](weights)
+    push, weights, pull, tangent = both_modes(kinds, both)
     total = lambda a, b: [np.sum(x * y) for x, y in zip(*map(jax.tree.leaves, (a, b)))]
     forward, reverse = sum(total(push, weights)), sum(total(pull, tangent))
     assert np.isfinite(forward)

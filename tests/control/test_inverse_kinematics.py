@@ -39,16 +39,17 @@ def reachable(key):
     return kinematics.site_poses(ARM, kinematics.integrate(ARM, q, turn))
 
 
-def test_reaches_poses(getkey):
-    @eqx.filter_jit
-    def solve(poses):
-        target = Target("tip", poses.pos[0], poses.rot[0])
-        found = inverse_kinematics(ARM, target, START, posture=1e-10)
-        return found, kinematics.site_poses(ARM, found.q)
+@eqx.filter_jit
+def solve(sys, targets, posture=1e-6):
+    """Coordinates, and the poses of sites there."""
+    found = inverse_kinematics(sys, targets, START, posture=posture)
+    return found, kinematics.site_poses(sys, found.q)
 
+
+def test_reaches_poses(getkey):
     for _ in range(8):
         poses = reachable(getkey())
-        found, reached = solve(poses)
+        found, reached = solve(ARM, Target("tip", poses.pos[0], poses.rot[0]), 1e-10)
         assert found.result == RESULTS.successful
         np.testing.assert_allclose(reached.pos[0], poses.pos[0], atol=1e-6)
         np.testing.assert_allclose(reached.rot[0], poses.rot[0], atol=1e-6)
@@ -57,12 +58,12 @@ def test_reaches_poses(getkey):
 
 def test_stays_within_limits():
     """A target behind a limit is approached along it."""
-    away = jnp.array([-0.3, -0.05, 0.4])
-    found = inverse_kinematics(ARM, Target("tip", away), START)
+    target = Target("tip", jnp.array([-0.3, -0.05, 0.4]))
+    found, _ = solve(ARM, target)
     tight = eqx.tree_at(
         lambda s: s.joints.range, ARM, ARM.joints.range.at[:3].multiply(0.2)
     )
-    limited = inverse_kinematics(tight, Target("tip", away), START)
+    limited, _ = solve(tight, target)
     low, high = np.asarray(tight.joints.range[:3]).T
     q = np.asarray(limited.q[:3])
     assert np.all((low <= q) & (q <= high)) and np.any((q == low) | (q == high))
@@ -75,9 +76,8 @@ def test_links_and_several_targets():
         Target("lower", jnp.array([0.3, 0.1, 0.5]), link=True, weight=0.1),
         Target("tip", jnp.array([0.5, 0.1, 0.4])),
     )
-    found = inverse_kinematics(ARM, targets, START)
-    tip = kinematics.site_poses(ARM, found.q).pos[0]
-    np.testing.assert_allclose(tip, targets[1].pos, atol=1e-2)
+    found, reached = solve(ARM, targets)
+    np.testing.assert_allclose(reached.pos[0], targets[1].pos, atol=1e-2)
     assert found.result == RESULTS.successful
 
 

@@ -149,11 +149,10 @@ def test_batches_of_planners():
     """Its numbers are arrays."""
     cost = lambda plan: jnp.sum((plan - 1.0) ** 2)
     planners = eqx.filter_vmap(lambda std: MPPI(std=std))(jnp.array([0.1, 0.5]))
-    both = eqx.filter_vmap(lambda p: p.plan(cost, jnp.zeros((2, 1)), jr.key(0))[1])
-    alone = [
-        MPPI(std=s).plan(cost, jnp.zeros((2, 1)), jr.key(0))[1] for s in (0.1, 0.5)
-    ]
-    assert testing.tree_allclose(both(planners), jnp.stack(alone), rtol=1e-6)
+    plan = lambda planner: planner.plan(cost, jnp.zeros((2, 1)), jr.key(0))[1]
+    both, one = map(eqx.filter_jit, (eqx.filter_vmap(plan), plan))
+    alone = jnp.stack([one(MPPI(std=jnp.asarray(s))) for s in (0.1, 0.5)])
+    assert testing.tree_allclose(both(planners), alone, rtol=1e-6)
 
 
 POLE = eqsim.load_mjcf("""
@@ -253,26 +252,6 @@ def test_latency(delay, latency):
     np.testing.assert_allclose(inner.q[3:], same.state.q, rtol=1e-6, atol=1e-8)
     _, fallen = driven(prompt, late, 60, tilt=0.08)
     assert fallen > 0.5
-
-
-# Compiles two rollouts that plan.
-@pytest.mark.slow
-def test_memory_continues_through_pieces(capfd):
-    """A rollout with a progress bar is made in pieces: with the same actions."""
-    policy = MPC(MPPI(samples=8, iterations=1), PROBLEM)
-    one, _ = driven(policy, length=4)
-    start = ENV.begin(ENV.pipeline.init(POLE, jnp.array([0.0, 0.15])))
-    two = eqsim.rollout(ENV, policy, jr.key(0), 4, start=start, progress=True)
-    np.testing.assert_allclose(one.action, two.action, rtol=1e-9)
-
-
-# Compiles two rollouts that plan.
-@pytest.mark.slow
-def test_batches_of_environments():
-    policy = MPC(control.ILQR(max_steps=1), PROBLEM)
-    run = eqsim.rollout(ENV, policy, jr.split(jr.key(0), 2), 5)
-    alone = eqsim.rollout(ENV, policy, jr.split(jr.key(0), 2)[1], 5)
-    np.testing.assert_allclose(run.action[1], alone.action, rtol=1e-6, atol=1e-9)
 
 
 REFUSED = {

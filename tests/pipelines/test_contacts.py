@@ -19,7 +19,6 @@ from eqsim.testing import random_configuration
 PIPELINES = Generalized(), Spring(), Positional()
 named = lambda pipeline: type(pipeline).__name__
 each = pytest.mark.parametrize("pipeline", PIPELINES, ids=named)
-QUICK = PIPELINES[0], *(pytest.param(p, marks=pytest.mark.slow) for p in PIPELINES[1:])
 
 
 # Two balls in each other, spinning, without gravity; the second carries a third.
@@ -161,7 +160,8 @@ def test_constraints_carry_weight(pipeline):
     np.testing.assert_allclose(force, 9.81 * sys.links.mass, rtol=1e-3)
 
 
-@pytest.mark.parametrize("pipeline", QUICK, ids=named)
+@each
+@pytest.mark.quick_cases("Generalized")
 def test_without_contacts(pipeline):
     """Empty, and in the precision of the state."""
     sys = load_mjcf(HELD.replace("<geom/>", '<geom contype="0" conaffinity="0"/>'))
@@ -180,7 +180,8 @@ def test_without_contacts(pipeline):
     assert np.all(wrench == 0)
 
 
-@pytest.mark.parametrize("pipeline", QUICK, ids=named)
+@each
+@pytest.mark.quick_cases("Generalized")
 def test_gradients(pipeline):
     """Of a ball that slides on the ground, against the end of its rail."""
     sys = load_mjcf(SLIDING)

@@ -14,11 +14,12 @@ from eqsim import Generalized, load_mjcf, Positional, Spring, State
 from eqsim.dynamics import kinetic_energy, momentum
 
 
-MAXIMAL = Spring(), Positional()
-slow = pytest.mark.slow
-# Both in `make test-all`, one of them in `make test`.
-SPRING = MAXIMAL[0], pytest.param(MAXIMAL[1], marks=slow)
-POSITIONAL = pytest.param(MAXIMAL[0], marks=slow), MAXIMAL[1]
+each = pytest.mark.parametrize(
+    "pipeline", (Spring(), Positional()), ids=lambda pipeline: type(pipeline).__name__
+)
+each_kind = pytest.mark.parametrize(
+    "kind", (Spring, Positional), ids=lambda kind: kind.__name__
+)
 
 # A pendulum, a double pendulum and a cart with a pole, far from each other.
 SWINGING = """
@@ -74,10 +75,6 @@ ROLLING = """
 </mujoco>"""
 
 
-def named(pipeline):
-    return type(pipeline).__name__
-
-
 @eqx.filter_jit
 def simulate(pipeline, sys, state, length):
     """The states of a simulation without control."""
@@ -109,8 +106,8 @@ def swinging():
     return sys, start, 2 * exact(2) - exact(1)
 
 
-@slow  # `test_joints.py` compares with closed forms.
-@pytest.mark.parametrize("kind", (Spring, Positional), ids=lambda x: x.__name__)
+@pytest.mark.slow  # `test_joints.py` compares with closed forms.
+@each_kind
 def test_more_substeps_converge_to_joint_coordinates(swinging, kind):
     sys, start, target = swinging
     error = {}
@@ -122,7 +119,8 @@ def test_more_substeps_converge_to_joint_coordinates(swinging, kind):
         assert many < 0.03 and np.log2(few / many) / 2 > 0.8, name
 
 
-@pytest.mark.parametrize("pipeline", POSITIONAL, ids=named)
+@each
+@pytest.mark.quick_cases("Positional")
 def test_momentum(pipeline):
     """It is kept where nothing acts from outside, but for what going back to coordinates
     costs; energy is not won."""
@@ -142,7 +140,7 @@ def test_momentum(pipeline):
     assert np.all(ratio < 1.02) and ratio[-1] > 0.7
 
 
-@pytest.mark.parametrize("kind", (Spring, Positional), ids=lambda x: x.__name__)
+@each_kind
 @pytest.mark.quick_cases("Positional")
 def test_puck(kind):
     """Coulomb friction slows it down by mu g, until it sticks."""
@@ -158,7 +156,7 @@ def test_puck(kind):
 
 
 @pytest.mark.parametrize("restitution", (0.0, 0.6))
-@pytest.mark.parametrize("kind", (Spring, Positional), ids=lambda x: x.__name__)
+@each_kind
 @pytest.mark.quick_cases("Spring-0.0", "Positional-0.6")
 def test_bounce(kind, restitution):
     """It leaves the ground with a share of the speed at which it came."""
@@ -173,7 +171,8 @@ def test_bounce(kind, restitution):
     assert np.min(path.q[:, 1]) > -0.005
 
 
-@pytest.mark.parametrize("pipeline", SPRING, ids=named)
+@each
+@pytest.mark.quick_cases("Spring")
 def test_rolling(pipeline):
     """It goes on as it rolls, and does not sink in, however far it turns in a step."""
     sys = load_mjcf(ROLLING)
@@ -183,8 +182,8 @@ def test_rolling(pipeline):
     np.testing.assert_allclose(path.q[:, 2], 0.1, atol=1e-3)
 
 
-@slow
-@pytest.mark.parametrize("pipeline", MAXIMAL, ids=named)
+@pytest.mark.slow
+@each
 @pytest.mark.parametrize("name", assets.FILES)
 def test_every_file_is_stable(name, pipeline):
     """Under random controls, in single precision, with the numbers as they are."""

@@ -12,7 +12,7 @@ from helpers import tree_allclose
 from toys import push, Rail
 
 import eqsim
-from eqsim import AbstractPipeline, AbstractTask, randomize, System
+from eqsim import randomize
 from eqsim.model import Cone
 from eqsim.model.changes import with_same_structure
 from eqsim.wrappers import AutoReset, DomainRandomization, TimeLimit
@@ -192,60 +192,3 @@ def test_robot_under_jit():
         return env.reset(jr.key(0), {"sys": sys})[0].changed.links.mass
 
     assert np.array_equal(reset(jnp.array([9.0, 8.0])), [9.0, 8.0])
-
-
-class Leg(AbstractTask):
-    """A foot on the ground that swings a weight."""
-
-    sys: System
-    pipeline: AbstractPipeline = eqsim.Generalized()
-    frame_skip: int = eqx.field(static=True, default=2)
-
-    def __init__(self):
-        self.sys = eqsim.load_mjcf("""
-<mujoco>
-  <worldbody>
-    <geom type="plane" size="5 5 1"/>
-    <body pos="0 0 .1">
-      <joint type="slide" axis="0 0 1"/><geom size=".1"/>
-      <body pos="0 0 .3"><joint name="swing" axis="0 1 0"/><geom pos=".2 0 0" size=".05"/></body>
-    </body>
-  </worldbody>
-  <actuator><motor joint="swing"/></actuator>
-</mujoco>""")
-
-    def initial(self, key):
-        return self.pipeline.init(self.sys)
-
-    def observe(self, state, action):
-        return state.q
-
-    def rewards(self, state, action, new):
-        return {"height": new.q[0]}
-
-    def terminated(self, state):
-        return jnp.zeros((), bool)
-
-
-def test_what_follows_from_a_mass():
-    """In contact, where inverse weights count: as the robot that was heavy from the
-    beginning, and by the derivative as well."""
-    task = Leg()
-    env = DomainRandomization(task, MASSES)
-    state, _ = eqx.filter_jit(env.reset)(jr.key(0), {"q": jnp.array([-0.01, 0.3])})
-    action = jnp.array([0.3])
-    masses = state.changed.links.mass
-
-    def carried(mass):
-        heavy = eqx.tree_at(lambda s: s.changed.links.mass, state, mass)
-        return env.step(heavy, action)[0].inner.qd
-
-    def edited(mass):
-        where = lambda e: (e.sys.links.mass, e.sys.links.inertia)
-        new = mass, state.changed.links.inertia
-        return eqx.tree_at(where, task, new).step(state.inner, action)[0].qd
-
-    both = lambda fn: jax.jit(lambda x: (fn(x), jax.jacfwd(fn)(x)))(masses)
-    assert tree_allclose(both(carried), both(edited), rtol=1e-8, atol=1e-9)
-    contacts = eqx.filter_jit(task.pipeline.contacts)
-    assert contacts(env.robot(state), state.inner, action).dist.min() < 0
