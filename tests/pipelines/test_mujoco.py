@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
-from assets import path
 from trajectories import converged, draw, expected, follow, stacked
 
 from eqsim import Generalized, load_mjcf, State
@@ -97,13 +96,6 @@ def test_trajectory(name):
     theirs = expected(model, data, 20)
     assert np.max(np.abs(theirs - theirs[:, :1])) > 0.1
     np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
-
-
-def test_trajectory_in_a_fluid():
-    model = converged(mujoco.MjModel.from_xml_path(str(path("swimmer"))))
-    data = draw(model, 5)
-    ours = follow(load_mjcf(path("swimmer")), data, 20)
-    np.testing.assert_allclose(ours, expected(model, data, 20), rtol=1e-9, atol=1e-9)
 
 
 def test_contacts():

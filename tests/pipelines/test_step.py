@@ -89,16 +89,6 @@ def test_vmap_over_systems_is_loop():
     assert not tree_allclose(lone, expected, rtol=1e-6)
 
 
-def test_two_batch_axes():
-    """Systems outside, states inside; and the other way round."""
-    scales, args = jnp.linspace(0.5, 2.0, 3), draw(4)
-    inner = jax.vmap(step, in_axes=(None, 0, 0, 0))
-    outer = jax.vmap(lambda scale, args: inner(heavier(scale), *args), (0, None))
-    each = [by_loop(lambda _: heavier(scale), args) for scale in scales]
-    expected = jtu.tree_map(lambda *x: jnp.stack(x), *each)
-    assert tree_allclose(jax.jit(outer)(scales, args), expected, rtol=1e-12)
-
-
 def test_single_precision():
     q, qd, ctrl = draw(12)
     single = lambda x: x.astype(jnp.float32) if eqx.is_inexact_array(x) else x
