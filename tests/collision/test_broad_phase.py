@@ -229,14 +229,16 @@ def test_shapes_with_a_plane_are_apart(kinds):
 
 def test_no_plane_for_numbers_that_are_not_finite():
     """Poses that are not finite have no plane, and the search ends."""
-    rot = Mat3(*jnp.asarray(np.eye(3)).reshape(9, 1))
-    for value in (np.nan, np.inf):
+    rot, sizes = Mat3(*jnp.asarray(np.eye(3)).reshape(9, 1)), vec3(jnp.ones((1, 3)))
+    kinds = GeomKind.MESH, GeomKind.MESH
+
+    @jax.jit
+    def find(value):
         poses = [Pose(rot, Vec3(*jnp.full((3, 1), x))) for x in (0.0, value)]
-        sizes = vec3(jnp.ones((1, 3)))
         shapes = [bound(SYS, GeomKind.MESH, k, poses[k], sizes) for k in (0, 1)]
-        kinds = GeomKind.MESH, GeomKind.MESH
-        always = jnp.ones((1,), bool)
-        assert not bool(find_plane(kinds, *shapes, jnp.zeros((1,)), always)[0])
+        return find_plane(kinds, *shapes, jnp.zeros((1,)), jnp.ones((1,), bool))[0]
+
+    assert not find(np.nan) and not find(np.inf)
 
 
 def hulls(kind):

@@ -6,10 +6,12 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
+from detection import points_of
 from helpers import check_gradients
 from trajectories import converged, stacked
 
 from eqsim import Generalized, load_mjcf, State
+from eqsim._batching import batch_last
 
 
 HILLS = np.random.default_rng(3).uniform(0, 1, (12, 10))
@@ -41,6 +43,9 @@ def text(names=tuple(BODIES), ground="hfield"):
         data='hfield="hills"' if ground == "hfield" else 'size="1 1 1"',
         bodies="".join(BODIES[name].format(masks=masks) for name in names),
     )
+
+
+detected = batch_last(points_of)
 
 
 def fallen(model, steps):
@@ -98,19 +103,20 @@ def test_flat_terrain_is_a_plane():
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.quick_cases("capsule")
 def test_gradients(name):
-    """By heights, sizes of the terrain, and poses, in contact."""
+    """Of the points that touch, by heights, sizes of the terrain, and poses."""
     scene = text((name,))
     sys, model = load_mjcf(scene), mujoco.MjModel.from_xml_string(scene)
     data = next(d for d in map(lambda k: fallen(model, k), range(10, 200)) if d.ncon)
-    q, qd, act, ctrl = (x[0] for x in stacked([data]))
     where = lambda s: (s.height_fields.heights, s.height_fields.size)
 
-    def moved(heights, size, q):
+    def touching(heights, size, q):
         other = eqx.tree_at(where, sys, (heights, size))
-        return Generalized().step(other, State(q, qd, act), ctrl).qd
+        dist, pos, normal, valid, _ = detected(other, q)
+        keep = (valid & (dist < 0.0))[:, None]
+        return [jnp.where(keep, x, 0.0) for x in (dist[:, None], pos, normal)]
 
-    arguments = *where(sys), q
-    largest = check_gradients(jax.jit(moved), *arguments, atol=1e-5)
+    arguments = *where(sys), jnp.asarray(data.qpos)
+    largest = check_gradients(touching, *arguments, atol=1e-5)
     assert all(value > 0.0 for value in largest.values())
 
 

@@ -97,6 +97,7 @@ def test_copies():
 def test_what_it_cannot_do():
     sys, pipeline = robot(), eqsim.Generalized()
     box = replace_shape(sys, "ball", GeomKind.BOX, (0.1, 0.1, 0.1))
+    start = pipeline.init(box)
     for message, call in (
         ("RING have no MJCF", lambda: write_mjcf(sys)),
         ("already", lambda: register_shape("sphere", lambda size: size)),
@@ -104,7 +105,7 @@ def test_what_it_cannot_do():
         ("needs data", lambda: replace_shape(sys, "ball", GeomKind.MESH, (1.0,))),
         ("4 entries", lambda: replace_shape(sys, "ball", GeomKind.BOX, (1.0,) * 4)),
         ("collider|collide|touch", lambda: validate(box)),
-        ("BOX and RING can touch", lambda: pipeline.init(box)),
+        ("BOX and RING can touch", lambda: pipeline.step(box, start, jnp.zeros(0))),
     ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -92,9 +92,8 @@ def test_mppi_is_the_weighted_mean():
     """One iteration against plain sums over the plans that were tried."""
     planner, start = MPPI(samples=9, iterations=1, smoothing=0.6), jnp.ones((3, 2))
     cost = lambda plan: jnp.sum(plan**2) + plan[0, 0]
-    key = jr.key(4)
-    plan, _ = planner.plan(cost, start, key)
-    normal = jr.normal(jr.split(key, 1)[0], (8, 3, 2)) * 0.5
+    plan, _ = planned(planner, cost, start, key=4)
+    normal = jr.normal(jr.split(jr.key(4), 1)[0], (8, 3, 2)) * 0.5
     before, noise = np.zeros((8, 2)), np.zeros((8, 3, 2))
     for t in range(3):
         before = 0.6 * np.asarray(normal[:, t]) + 0.4 * before
