@@ -104,7 +104,7 @@ def test_points_of_boxes_that_nearly_touch():
     dist, pos, _, valid = COMPILED(kinds, *both)
     reach = np.linalg.norm(size, axis=-1).sum(axis=1)
     assert np.all(np.abs(dist) < 2.0 * reach + 0.2)
-    assert np.all(np.linalg.norm(pos, axis=1) < 2.0 * reach + 0.2)
+    assert np.all(np.linalg.norm(pos, axis=-1) < 2.0 * reach + 0.2)
     assert np.all(np.where(valid, -dist, 0.0) < reach)
 
 
@@ -147,7 +147,7 @@ def test_derivative_of_level_capsules(first):
         rest = placed(np.zeros((1, 3)), turns, size)
         moved = rest._replace(pose=rest.pose._replace(pos=pos))
         both = (moved, rest) if first else (rest, moved)
-        return jnp.sum(points(kinds, *both)[1][:, 2])
+        return jnp.sum(points(kinds, *both)[1][..., 2])
 
     fn, eps = jax.jit(middle), 1e-6
     zero = jnp.zeros(())
