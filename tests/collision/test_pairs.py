@@ -117,12 +117,13 @@ def shapes(found):
 
 def points(kinds, one, two):
     """Distance, position and normal of all points, and which are valid."""
-    rows = []
-    collider = collider_of(*kinds)
+    rows, collider = [], collider_of(*kinds)
+    # One pair of links, in many configurations.
+    one, two = jax.tree.map(lambda x: x[None], (one, two))
     margin = (jnp.zeros_like(one.size.x),) if collider.one_by_one else ()
     for p in collider.find(one, two, *margin):
         valid = jnp.ones_like(p.dist, bool) if p.valid is None else p.valid
-        rows.append((p.dist, stack(p.pos), stack(p.normal), valid))
+        rows.append((p.dist[0], stack(p.pos)[0].T, stack(p.normal)[0].T, valid[0]))
     return tuple(jnp.stack(x) for x in zip(*rows))
 
 
