@@ -195,7 +195,7 @@ XML = """
 
 
 def test_in_contact(getkey):
-    """With margins; links that are joined do not touch each other."""
+    """Where MuJoCo has contacts. With margins; links that are joined do not touch."""
     model = mujoco.MjModel.from_xml_string(XML)
     data, sys = mujoco.MjData(model), eqsim.load_mjcf(XML)
     noise = 0.3 * np.asarray(jr.normal(getkey(), (200, model.nq)))

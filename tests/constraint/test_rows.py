@@ -123,6 +123,7 @@ def matrix(terms):
 
 
 def test_products(pair):
+    """Of sparse Jacobians, beside dense ones."""
     zero = Vec3(*3 * [jnp.zeros((1, 2))])
     still, qdd = Motion(zero, zero), jr.normal(jr.key(1), (NV, 2))
     force = (jr.normal(jr.key(2), (ROWS, 2)),)

@@ -256,6 +256,7 @@ REST = ("rnea", "crba", "kinetic", "momentum", "inertias", "velocities")
 @pytest.mark.parametrize("name", ("buoy", "stacked"))
 @pytest.mark.slow  # `pipelines/test_gradients.py` differentiates steps by everything.
 def test_all(name, wanted):
+    """Also in the first state: at rest, where all rotations are the identity."""
     sys, x = systems.system(name), systems.inputs(name, 3)
     fn = jax.vmap(lambda sys, x: systems.dynamic(sys, x, wanted), (None, 0))
     largest = check_gradients(fn, sys, x, atol=1e-6)
@@ -296,6 +297,7 @@ CALLS = {
 
 @pytest.mark.parametrize("case", CALLS)
 def test_wrong_shape(case):
+    """It is named, with what was expected, before anything is compiled."""
     name = case.split()[1]
     # Where several arguments share a size, the type checker is the first to see it.
     with pytest.raises((ValueError, TypeError), match=rf"{name}\b.*\b(99|9)\b"):

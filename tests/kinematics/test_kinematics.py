@@ -93,6 +93,7 @@ HINGED = {"[0].joints.axis", "[0].joints.ref"}
 @pytest.mark.parametrize("name, also", (("buoy", set()), ("stacked", HINGED)))
 @pytest.mark.slow  # `pipelines/test_gradients.py` differentiates steps by everything.
 def test_all(name, also):
+    """Also in the first state: at rest, where all rotations are the identity."""
     sys, x = systems.system(name), systems.inputs(name, 3)
     fn = jax.vmap(systems.kinematic, (None, 0))
     largest = check_gradients(fn, sys, x, atol=1e-6)
@@ -138,6 +139,7 @@ CALLS = {
 
 @pytest.mark.parametrize("case", CALLS)
 def test_wrong_shape(case):
+    """It is named, with what was expected, before anything is compiled."""
     name = case.split()[1]
     with pytest.raises((ValueError, TypeError), match=name):
         CALLS[case]()

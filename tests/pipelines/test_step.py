@@ -143,9 +143,10 @@ def stepped(seed):
 GROUPS = [range(k, k + 10) for k in range(0, 200, 10)]
 
 
-@pytest.mark.slow  # Each compiles everything twice; `test_step.py` has quick tests.
+@pytest.mark.slow  # Each compiles everything twice; the tests above are quick.
 @pytest.mark.parametrize("seeds", GROUPS, ids=lambda seeds: f"from {seeds.start}")
 def test_kernels_and_xla(seeds, monkeypatch):
+    """Both simulate the same robots, to rounding."""
     failed = {}
     for seed in seeds:
         monkeypatch.setenv("EQSIM_KERNELS", "on")
@@ -224,6 +225,7 @@ def both(function, given, monkeypatch):
     "shapes", (("box", "hull"), ("cylinder", "cylinder"), ("large hull", "capsule"))
 )
 def test_steps(shapes, cone, monkeypatch):
+    """As on a GPU, with more near pairs than a chunk has lanes."""
     sys, q, qd = scene(shapes, cone)
     kernels, lanes = both(ft.partial(steps, sys), (q, qd), monkeypatch)
     for one, two in zip(kernels, lanes, strict=True):
