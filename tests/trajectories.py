@@ -1,8 +1,11 @@
 """States of MuJoCo models, and the trajectories of MuJoCo C from there."""
 
+import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
+
+from eqsim import Generalized, State
 
 
 def converged(model):
@@ -29,6 +32,17 @@ def stacked(data):
     """The coordinates, velocities, activations and controls of some `mujoco.MjData`."""
     names = ("qpos", "qvel", "act", "ctrl")
     return tuple(jnp.asarray(np.stack([getattr(d, n) for d in data])) for n in names)
+
+
+def follow(sys, data, count):
+    """Coordinates, velocities and activations after each of `count` steps."""
+
+    def one(q, qd, act, ctrl):
+        step = lambda state, _: (Generalized().step(sys, state, ctrl),) * 2
+        return jax.lax.scan(step, State(q, qd, act), None, length=count)[1]
+
+    out = jax.jit(jax.vmap(one))(*stacked(data))
+    return np.concatenate([out.q, out.qd, out.act], axis=-1)
 
 
 def expected(model, data, count):

@@ -4,13 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from collision.test_pairs import COMPILED, name, points
 from scipy.spatial.transform import Rotation
 
 from eqsim.collision import Shape
 from eqsim.kinematics.link_motion import Pose
-from eqsim.model import collider_of, GeomKind
+from eqsim.model import GeomKind
 from eqsim.spatial import Mat3, Vec3
-from eqsim.spatial.vectors import stack
 
 
 K = GeomKind
@@ -22,22 +22,6 @@ FLAT = (
     (K.CAPSULE, K.CYLINDER),
     (K.BOX, K.BOX),
 )
-
-
-def points(kinds, one, two):
-    """Distance, position and normal of all points, and which are valid."""
-    collider, rows = collider_of(*kinds), []
-    lift = lambda tree: jax.tree.map(lambda x: x[None], tree)
-    one, two = lift((one, two))
-    margin = (jnp.zeros_like(one.size.x),) if collider.one_by_one else ()
-    for p in collider.find(one, two, *margin):
-        valid = jnp.ones_like(p.dist, bool) if p.valid is None else p.valid
-        rows.append((p.dist[0], stack(p.pos)[0], stack(p.normal)[0], valid[0]))
-    return tuple(jnp.stack(x) for x in zip(*rows))
-
-
-def name(kinds):
-    return "-".join(kind.name.lower() for kind in kinds)
 
 
 def vectors(rows):
@@ -93,9 +77,9 @@ def test_a_capsule_without_length_is_a_sphere():
     pos, turns = 0.2 * rng.normal(size=(50, 3)), Rotation.random(50, random_state=rng)
     long = placed(0 * pos, turns, np.tile([0.1, 0.2, 0.0], (50, 1)))
     ball = placed(pos, turns**-1, np.tile([0.15, 0.0, 0.0], (50, 1)))
-    expected = points((K.SPHERE, K.CAPSULE), ball, long)
+    expected = COMPILED((K.SPHERE, K.CAPSULE), ball, long)
     for one, two, sign in ((long, ball, -1.0), (ball, long, 1.0)):
-        dist, pos, normal, valid = points((K.CAPSULE, K.CAPSULE), one, two)
+        dist, pos, normal, valid = COMPILED((K.CAPSULE, K.CAPSULE), one, two)
         assert np.all(valid[0]) and not np.any(valid[1])
         np.testing.assert_allclose(dist[0], expected[0][0], atol=1e-15)
         np.testing.assert_allclose(pos[0], expected[1][0], atol=1e-15)
@@ -117,14 +101,11 @@ def test_points_of_boxes_that_nearly_touch():
     way = rng.normal(size=(count, 3))
     pos = 0.2 * way / np.linalg.norm(way, axis=1)[:, None]
     both = placed(none, first, size[:, 0]), placed(pos, nearly, size[:, 1])
-    dist, pos, _, valid = jax.jit(lambda *both: points(kinds, *both))(*both)
+    dist, pos, _, valid = COMPILED(kinds, *both)
     reach = np.linalg.norm(size, axis=-1).sum(axis=1)
     assert np.all(np.abs(dist) < 2.0 * reach + 0.2)
-    assert np.all(np.linalg.norm(pos, axis=1) < 2.0 * reach + 0.2)
+    assert np.all(np.linalg.norm(pos, axis=-1) < 2.0 * reach + 0.2)
     assert np.all(np.where(valid, -dist, 0.0) < reach)
-
-
-ELLIPSOIDS = jax.jit(lambda *both: points((K.ELLIPSOID, K.ELLIPSOID), *both)[:3])
 
 
 @pytest.mark.slow
@@ -139,7 +120,7 @@ def test_deep_ellipsoids():
         placed(x, turn, size[:, k])
         for k, (x, turn) in enumerate(zip((0 * pos, pos), turns, strict=True))
     ]
-    dist = np.asarray(ELLIPSOIDS(*both)[0])[0]
+    dist = np.asarray(COMPILED((K.ELLIPSOID, K.ELLIPSOID), *both)[0])[0]
     k = np.arange(5000) + 0.5
     angle, z = np.pi * (1 + np.sqrt(5)) * k, 1 - k / 2500
     level = np.sqrt(1 - z * z)
@@ -166,7 +147,7 @@ def test_derivative_of_level_capsules(first):
         rest = placed(np.zeros((1, 3)), turns, size)
         moved = rest._replace(pose=rest.pose._replace(pos=pos))
         both = (moved, rest) if first else (rest, moved)
-        return jnp.sum(points(kinds, *both)[1][:, 2])
+        return jnp.sum(points(kinds, *both)[1][..., 2])
 
     fn, eps = jax.jit(middle), 1e-6
     zero = jnp.zeros(())

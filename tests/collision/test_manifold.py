@@ -287,15 +287,7 @@ def test_points_in_single_precision(pair):
     assert np.mean(agree) >= 0.98, np.flatnonzero(~np.array(agree))
 
 
-# Compiling derivatives of two meshes takes long; of cylinders, a box is enough.
-SLOW = (("mesh", "mesh"), ("cylinder", "mesh"), ("cylinder", "cylinder"))
-GRADIENT_PAIRS = [
-    pytest.param(pair, marks=[pytest.mark.slow] if pair in SLOW else [])
-    for pair in PAIRS
-]
-
-
-@pytest.mark.parametrize("pair", GRADIENT_PAIRS, ids="-".join)
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 @pytest.mark.quick_cases("plane-mesh")
 def test_gradients(pair):
     """By poses, sizes and vertices: forward mode, reverse mode and differences."""
@@ -333,7 +325,7 @@ def test_gradients(pair):
     assert np.mean(close) >= 0.9
 
 
-@pytest.mark.parametrize("pair", GRADIENT_PAIRS, ids="-".join)
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 @pytest.mark.quick_cases("capsule-cylinder", "plane-mesh")
 def test_aligned(pair):
     """Values and derivatives are finite where axes are parallel or features coincide."""

@@ -51,7 +51,7 @@ def states(model, count, seed=0):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("condim", (pytest.param(1, marks=pytest.mark.slow), 3))
+@pytest.mark.parametrize("condim", (1, 3))
 @pytest.mark.quick_cases("3-ellipsoid")
 def test_accelerations(kind, condim):
     sys, model = robot(kind, condim)

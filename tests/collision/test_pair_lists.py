@@ -1,20 +1,27 @@
-"""Lists of near pairs and of contacts: the same contacts as from all pairs."""
+"""Lists of near pairs and of contacts: the same contacts as from all pairs, and as MuJoCo has."""
 
 import functools as ft
 
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import mujoco
 import numpy as np
 import pytest
 
 import eqsim
-from eqsim import Generalized, State
 from eqsim._batching import batch_last, full_batch
 from eqsim._primitive import rows_together
-from eqsim.collision import contact_plan, list_contacts, split_frames, split_plan
+from eqsim.collision import (
+    contact_plan,
+    in_contact,
+    list_contacts,
+    split_frames,
+    split_plan,
+)
 from eqsim.kinematics.link_motion import frames, kinematics
 from eqsim.model import tree
+from eqsim.testing import check_kernels
 
 
 SCENE = """
@@ -131,25 +138,6 @@ def test_contacts(together):
     assert len(exact) > 10 and np.sum(~exact) <= together and max(errors) < 5e-3
 
 
-@pytest.mark.slow  # `test_contacts` is the quick one.
-def test_accelerations():
-    """The accelerations of MuJoCo, and in double precision no dependence on the batch."""
-    sys, model, q = robot()
-    assert split_plan(sys)[1] is not None and contact_plan(sys).size
-    model.opt.iterations, model.opt.tolerance = 200, 0.0
-    still = lambda q: State(q, jnp.zeros(sys.nv), jnp.zeros(0))
-    solve = lambda q: Generalized().acceleration(sys, still(q), jnp.zeros(0))
-    found = np.asarray(jax.jit(jax.vmap(solve))(jnp.asarray(q)))
-    for pose, own in zip(q, found, strict=True):
-        data = mujoco.MjData(model)
-        data.qpos = pose
-        mujoco.mj_forward(model, data)
-        scale = max(1.0, np.max(np.abs(data.qacc)))
-        np.testing.assert_allclose(own, data.qacc, rtol=0, atol=1e-5 * scale)
-    few = np.asarray(jax.jit(jax.vmap(solve))(jnp.asarray(q[3:5])))
-    np.testing.assert_array_equal(few, found[3:5])
-
-
 CHAIN = """
 <mujoco>
   <worldbody>
@@ -189,3 +177,47 @@ def test_spheres_of_robots_that_can_leave_their_place_are_not_listed(joint, leav
     assert (("PLANE", "SPHERE") in names) == leaves
     total = sum(map(len, dense.group_pairs)) + len(listed.first)
     assert total == len(contact_plan(sys).pairs)
+
+
+XML = """
+<mujoco>
+  <worldbody>
+    <geom type="plane" size="1 1 1" margin="0.05"/>
+    <body name="one" pos="0 0 0.5"><freejoint/>
+      <geom type="box" size="0.1 0.2 0.15" margin="0.02"/></body>
+    <body name="two" pos="0.3 0 0.5"><freejoint/>
+      <geom type="capsule" size="0.1 0.2"/>
+      <body pos="0 0 0.2"><joint axis="0 1 0"/>
+        <geom type="sphere" size="0.1" pos="0 0 0.1"/></body></body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_in_contact(getkey):
+    """Where MuJoCo has contacts. With margins; links that are joined do not touch."""
+    model = mujoco.MjModel.from_xml_string(XML)
+    data, sys = mujoco.MjData(model), eqsim.load_mjcf(XML)
+    noise = 0.3 * np.asarray(jr.normal(getkey(), (200, model.nq)))
+    q = jnp.asarray(model.qpos0 + noise)
+    found = jax.jit(jax.vmap(lambda q: in_contact(sys, q)))(q)
+    expected = []
+    for row in np.asarray(q):
+        data.qpos[:] = row
+        mujoco.mj_forward(model, data)
+        expected.append(data.ncon > 0)
+    np.testing.assert_array_equal(found, expected)
+    assert 0.2 < np.mean(expected) < 0.8
+
+
+def test_nothing_to_touch():
+    sys = eqsim.load_mjcf(
+        '<mujoco><worldbody><body><joint/><geom size="1"/></body></worldbody></mujoco>'
+    )
+    assert not in_contact(sys, jnp.zeros(1))
+
+
+@pytest.mark.slow  # `make test` runs kernels in all tests.
+def test_kernels():
+    sys = eqsim.load_mjcf(XML)
+    check_kernels(lambda q: in_contact(sys, q), jnp.zeros(sys.nq))

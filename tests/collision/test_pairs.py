@@ -1,5 +1,7 @@
 """Analytic pairs of shapes beside MuJoCo C, in random configurations of each category."""
 
+import collections
+import functools as ft
 from typing import NamedTuple
 
 import jax
@@ -115,12 +117,13 @@ def shapes(found):
 
 def points(kinds, one, two):
     """Distance, position and normal of all points, and which are valid."""
-    rows = []
-    collider = collider_of(*kinds)
+    rows, collider = [], collider_of(*kinds)
+    # One pair of links, in many configurations.
+    one, two = jax.tree.map(lambda x: x[None], (one, two))
     margin = (jnp.zeros_like(one.size.x),) if collider.one_by_one else ()
     for p in collider.find(one, two, *margin):
         valid = jnp.ones_like(p.dist, bool) if p.valid is None else p.valid
-        rows.append((p.dist, stack(p.pos), stack(p.normal), valid))
+        rows.append((p.dist[0], stack(p.pos)[0].T, stack(p.normal)[0].T, valid[0]))
     return tuple(jnp.stack(x) for x in zip(*rows))
 
 
@@ -156,85 +159,55 @@ def contacts(model, found):
 
 
 def compare(kinds, found):
-    """The configurations whose contacts differ by more than 1e-9, the largest errors of the
-    others, and the numbers of contacts."""
+    """The configurations whose contacts differ by more than 1e-9, and how often each
+    number of contacts occurs."""
     dist, pos, normal, valid = evaluate(kinds, found)
     every = np.concatenate([dist[..., None], pos, normal], axis=-1)
-    different, worst, counts = [], 0.0, {}
+    different, counts = [], collections.Counter()
     for k, theirs in enumerate(contacts(model_of(kinds), found)):
         ours = list(every[valid[:, k], k])
-        counts[len(theirs)] = counts.get(len(theirs), 0) + 1
-        if len(ours) != len(theirs):
-            different.append((k, ours, theirs))
-            continue
-        error = 0.0
-        left = list(ours)
-        for one in theirs:
+        counts[len(theirs)] += 1
+        left, error = list(ours), 0.0 if len(ours) == len(theirs) else np.inf
+        for one in theirs if error == 0.0 else ():
             errors = [np.max(np.abs(one - other)) for other in left]
             nearest = int(np.argmin(errors))
             error = max(error, errors[nearest])
             left.pop(nearest)
         if error > 1e-9:
             different.append((k, ours, theirs))
-        else:
-            worst = max(worst, error)
-    return different, worst, counts
+    return different, counts
 
 
 def name(kinds):
     return "-".join(kind.name.lower() for kind in kinds)
 
 
-def check_category(kinds, category, count):
-    different, worst, counts = compare(kinds, draw(kinds, category, count))
-    assert not different, (len(different), different[0])
-    assert sum(counts.values()) == count and counts.get(0, 0) < 0.9 * count
-    return worst
-
-
-def check_degenerate(kinds, count):
-    """Features that coincide are told apart by rounding: up to a few configurations have
-    the same distances only, or touch without an overlap of nonzero area."""
-    different, _, _ = compare(kinds, draw(kinds, "degenerate", count))
-    other_features, other_numbers = 0, 0
-    for _, ours, theirs in different:
-        same = len(ours) == len(theirs) and np.allclose(
-            sorted(p[0] for p in ours), np.sort(theirs[:, 0]), atol=1e-12
-        )
-        other_features += same
-        other_numbers += not same
-    return other_features, other_numbers
-
-
 @pytest.mark.parametrize("category", CATEGORIES)
 @pytest.mark.parametrize("kinds", PAIRS, ids=name)
 def test_contacts(kinds, category):
-    check_category(kinds, category, 300)
+    different, counts = compare(kinds, draw(kinds, category, 300))
+    assert not different, (len(different), different[0])
+    assert counts.total() == 300 and counts[0] < 270
 
 
 @pytest.mark.parametrize("kinds", PAIRS, ids=name)
 def test_degenerate_contacts(kinds):
-    """Features that coincide are told apart by rounding, here and in MuJoCo."""
-    other_features, other_numbers = check_degenerate(kinds, 300)
+    """Features that coincide are told apart by rounding, here and in MuJoCo: up to a few
+    configurations have the same distances only, or touch without an overlap of nonzero
+    area."""
+    different, _ = compare(kinds, draw(kinds, "degenerate", 300))
+    features = 0
+    for _, ours, theirs in different:
+        depths = sorted(p[0] for p in ours), np.sort(theirs[:, 0])
+        features += len(ours) == len(theirs) and np.allclose(*depths, atol=1e-12)
     # Several faces of a box are equally near, with one distance.
-    assert other_features <= (45 if K.BOX in kinds else 0)
+    assert features <= (45 if K.BOX in kinds else 0)
     # Boxes whose faces overlap in a segment or in a corner.
-    assert other_numbers <= (10 if kinds == (K.BOX, K.BOX) else 0)
+    others = len(different) - features
+    assert others <= (10 if kinds == (K.BOX, K.BOX) else 0)
 
 
-# Edges take longest to compile; `test_shapes.py` differentiates these pairs too, and
-# the last test below.
-most = pytest.mark.parametrize(
-    "kinds",
-    [
-        pytest.param(x, marks=[pytest.mark.slow] if x in PAIRS[-2:] else [])
-        for x in PAIRS
-    ],
-    ids=name,
-)
-
-
-@most
+@pytest.mark.parametrize("kinds", PAIRS, ids=name)
 @pytest.mark.quick_cases("sphere-box")
 def test_gradients_of_parallel_shapes(kinds):
     """By positions and sizes, which keep the axes parallel."""
@@ -254,20 +227,27 @@ def test_gradients_of_parallel_shapes(kinds):
     check_gradients(fn, *arrays, rtol=1e-4, eps=1e-7)
 
 
+@ft.partial(jax.jit, static_argnums=0)
+def both_modes(kinds, both):
+    """Tangents of the points and cotangents of the shapes, with what they are of."""
+    fn = lambda both: points(kinds, *both)[:3]
+    tangent = jax.tree.map(lambda x: jnp.cos(3.0 * x + 1.0), both)
+    out, push = jax.jvp(fn, (both,), (tangent,))
+    weights = jax.tree.map(lambda x: jnp.sin(5.0 * x + 2.0), out)
+    return push, weights, jax.vjp(fn, both)[1](weights)[0], tangent
+
+
 @pytest.mark.parametrize("category", ("parallel", "tilted", "degenerate"))
 @pytest.mark.parametrize("kinds", PAIRS, ids=name)
 @pytest.mark.quick_cases(
     "sphere-cylinder-parallel",
+    "sphere-box-degenerate",
     "capsule-capsule-degenerate",
 )
 def test_gradients_where_features_change(kinds, category):
     """Forward and reverse mode agree and are finite."""
     both = shapes(draw(kinds, category, 100, seed=3))
-    fn = lambda both: points(kinds, *both)[:3]
-    tangent = jax.tree.map(lambda x: jnp.cos(3.0 * x + 1.0), both)
-    out, push = jax.jvp(fn, (both,), (tangent,))
-    weights = jax.tree.map(lambda x: jnp.sin(5.0 * x + 2.0), out)
-    (pull,) = jax.vjp(fn, both)[1](weights)
+    push, weights, pull, tangent = both_modes(kinds, both)
     total = lambda a, b: [np.sum(x * y) for x, y in zip(*map(jax.tree.leaves, (a, b)))]
     forward, reverse = sum(total(push, weights)), sum(total(pull, tangent))
     assert np.isfinite(forward)

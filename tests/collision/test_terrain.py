@@ -6,18 +6,20 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
+from detection import points_of
 from helpers import check_gradients
-from trajectories import converged, expected, stacked
+from trajectories import converged, stacked
 
 from eqsim import Generalized, load_mjcf, State
+from eqsim._batching import batch_last
 
 
 HILLS = np.random.default_rng(3).uniform(0, 1, (12, 10))
 # One body at a time may have contacts: of `kind` 1 (ball), 2 (box), 4 (capsule).
 SCENE = """
 <mujoco><option timestep="0.004" ccd_tolerance="1e-12" ccd_iterations="200"/>
-  <default><geom condim="{condim}" margin="1e-6"/></default>
-  <asset><hfield name="hills" nrow="12" ncol="10" size="1 1 {scale} .1" elevation="{hills}"/>
+  <default><geom margin="1e-6"/></default>
+  <asset><hfield name="hills" nrow="12" ncol="10" size="1 1 .15 .1" elevation="{hills}"/>
   </asset>
   <worldbody>
     <geom name="ground" type="{ground}" {data} euler="8 5 0"/>
@@ -25,24 +27,25 @@ SCENE = """
   </worldbody>
 </mujoco>"""
 BODIES = {
-    "ball": '<body pos="-.5 .1 {z}"><freejoint/><geom size=".09" {masks}/></body>',
-    "box": '<body pos=".1 .4 {z}" euler="10 5 20"><freejoint/>'
+    "ball": '<body pos="-.5 .1 .25"><freejoint/><geom size=".09" {masks}/></body>',
+    "box": '<body pos=".1 .4 .25" euler="10 5 20"><freejoint/>'
     '<geom type="box" size=".1 .08 .06" {masks}/></body>',
-    "capsule": '<body pos=".5 -.3 {z}" euler="80 5 20"><freejoint/>'
+    "capsule": '<body pos=".5 -.3 .25" euler="80 5 20"><freejoint/>'
     '<geom type="capsule" size=".06 .1" {masks}/></body>',
 }
 
 
-def text(names=tuple(BODIES), scale=0.15, condim=3, ground="hfield", z=0.25):
+def text(names=tuple(BODIES), ground="hfield"):
     masks = 'contype="0" conaffinity="1"'
     return SCENE.format(
-        condim=condim,
-        scale=scale,
         hills=" ".join(map(str, HILLS.ravel())),
         ground=ground,
         data='hfield="hills"' if ground == "hfield" else 'size="1 1 1"',
-        bodies="".join(BODIES[name].format(z=z, masks=masks) for name in names),
+        bodies="".join(BODIES[name].format(masks=masks) for name in names),
     )
+
+
+detected = batch_last(points_of)
 
 
 def fallen(model, steps):
@@ -58,15 +61,9 @@ def rough(model):
     return [fallen(model, steps) for steps in (20, 40, 60, 80, 120, 160)]
 
 
-SLOW = pytest.mark.slow
-
-
-@pytest.mark.parametrize(
-    "condim", (pytest.param(1, marks=SLOW), 3, pytest.param(4, marks=SLOW))
-)
 @pytest.mark.slow  # `test_height_fields.py` has the contacts.
-def test_accelerations(condim):
-    scene = text(condim=condim)
+def test_accelerations():
+    scene = text()
     sys, model = load_mjcf(scene), converged(mujoco.MjModel.from_xml_string(scene))
     found = rough(model)
     q, qd, act, ctrl = stacked(found)
@@ -78,26 +75,6 @@ def test_accelerations(condim):
         mujoco.mj_forward(model, data)
         size = max(1.0, np.max(np.abs(data.qacc)))
         np.testing.assert_allclose(own, data.qacc, rtol=0, atol=1e-5 * size)
-
-
-@pytest.mark.parametrize("name", BODIES)
-@pytest.mark.slow  # `test_height_fields.py` has the contacts.
-def test_rolling(name):
-    """100 steps after the first contact."""
-    scene = text((name,))
-    sys, model = load_mjcf(scene), converged(mujoco.MjModel.from_xml_string(scene))
-    data = next(d for d in map(lambda k: fallen(model, k), range(10, 200)) if d.ncon)
-    q, qd, act, ctrl = (x[0] for x in stacked([data]))
-    theirs = expected(model, [data], 100)[0]
-
-    def step(state, _):
-        new = Generalized().step(sys, state, ctrl)
-        return new, jnp.concatenate([new.q, new.qd])
-
-    first = State(q, qd, act)
-    ours = jax.jit(lambda s: jax.lax.scan(step, s, None, 100)[1])(first)
-    error = np.max(np.abs(np.asarray(ours) - theirs), axis=1)
-    assert error[20] < 1e-6 and error[-1] < 1e-3, error[::10]
 
 
 def test_flat_terrain_is_a_plane():
@@ -123,26 +100,23 @@ def test_flat_terrain_is_a_plane():
     np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-9)
 
 
-GRADIENTS = [
-    pytest.param(name, marks=[] if name == "capsule" else [SLOW]) for name in BODIES
-]
-
-
-@pytest.mark.parametrize("name", GRADIENTS)
+@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.quick_cases("capsule")
 def test_gradients(name):
-    """By heights, sizes of the terrain, and poses, in contact."""
+    """Of the points that touch, by heights, sizes of the terrain, and poses."""
     scene = text((name,))
     sys, model = load_mjcf(scene), mujoco.MjModel.from_xml_string(scene)
     data = next(d for d in map(lambda k: fallen(model, k), range(10, 200)) if d.ncon)
-    q, qd, act, ctrl = (x[0] for x in stacked([data]))
     where = lambda s: (s.height_fields.heights, s.height_fields.size)
 
-    def moved(heights, size, q):
+    def touching(heights, size, q):
         other = eqx.tree_at(where, sys, (heights, size))
-        return Generalized().step(other, State(q, qd, act), ctrl).qd
+        dist, pos, normal, valid, _ = detected(other, q)
+        keep = (valid & (dist < 0.0))[:, None]
+        return [jnp.where(keep, x, 0.0) for x in (dist[:, None], pos, normal)]
 
-    arguments = *where(sys), q
-    largest = check_gradients(jax.jit(moved), *arguments, atol=1e-5)
+    arguments = *where(sys), jnp.asarray(data.qpos)
+    largest = check_gradients(touching, *arguments, atol=1e-5)
     assert all(value > 0.0 for value in largest.values())
 
 

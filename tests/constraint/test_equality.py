@@ -7,6 +7,7 @@ import mujoco
 import numpy as np
 import pytest
 from helpers import check_gradients, tree_allclose
+from trajectories import converged
 
 from eqsim import Generalized, State
 from eqsim.io import load_mjcf, write_mjcf
@@ -72,17 +73,11 @@ def accelerations(sys, q, qd):
     return eqx.filter_jit(eqx.filter_vmap(one))(q, qd)
 
 
-def converged(text):
-    model = mujoco.MjModel.from_xml_string(text)
-    model.opt.tolerance, model.opt.iterations = 0.0, 200
-    return model
-
-
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.quick_cases("joint")  # `test_active_is_data` has a connection.
 def test_is_that_of_mujoco(name):
     text = ROBOT.format(CASES[name])
-    q, qd, expected = states(converged(text))
+    q, qd, expected = states(converged(mujoco.MjModel.from_xml_string(text)))
     found = accelerations(load_mjcf(text), q, qd)
     scale = np.maximum(1.0, np.max(np.abs(expected), axis=1, keepdims=True))
     assert np.max(np.abs(found - expected) / scale) < 1e-9
@@ -108,7 +103,7 @@ def test_round_trip_of_random_systems(seed):
 def test_active_is_data():
     """Switching a constraint on and off, in a batch, is one program."""
     text = ROBOT.format(CASES["several"])
-    sys, model = load_mjcf(text), converged(text)
+    sys, model = load_mjcf(text), converged(mujoco.MjModel.from_xml_string(text))
     q, qd, _ = states(model, 1)
     flags = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
 
@@ -125,27 +120,18 @@ def test_active_is_data():
         assert np.allclose(row, data.qacc, rtol=1e-9, atol=1e-9)
 
 
-# Two links: derivatives take long to compile.
-PENDULUMS = """
-<mujoco><option timestep="0.002"/><worldbody>
-  <body><joint name="b1" axis="0 1 0"/><geom size=".1" pos=".2 0 0"/>
-    <site name="sa" pos=".3 0 0"/></body>
-  <body pos="0 .5 0"><joint name="c1" axis="1 .2 1"/><geom size=".1" pos=".2 0 .1"/>
+# One link: derivatives take long to compile.
+PENDULUM = """
+<mujoco><option timestep="0.002"/><worldbody><site name="sa" pos=".3 -.5 0"/>
+  <body><joint axis="1 .2 1"/><geom size=".1" pos=".2 0 .1"/>
     <site name="sc" pos=".2 .1 0" euler="20 0 9"/></body></worldbody>
-<tendon>
-  <fixed name="t1"><joint joint="b1" coef="1"/><joint joint="c1" coef="-.7"/></fixed>
-  <spatial name="t2"><site site="sa"/><site site="sc"/></spatial>
-</tendon>
-<equality>{}</equality></mujoco>"""
+<equality><weld site1="sa" site2="sc"/></equality></mujoco>"""
 
 
-@pytest.mark.parametrize(
-    "name", ("connect of sites", "weld of sites", "joint", "tendon")
-)
-@pytest.mark.quick_cases("weld of sites")
-def test_gradients(name):
-    """By coordinates, velocities, softness and the parameters of the constraint."""
-    sys = load_mjcf(PENDULUMS.format(CASES[name]))
+def test_gradients():
+    """By coordinates, velocities, softness and the parameters of the constraint. The
+    derivative matrix has all kinds."""
+    sys = load_mjcf(PENDULUM)
     fields = lambda s: (
         s.equalities.coefficients,
         s.equalities.torque_scale,
@@ -160,7 +146,7 @@ def test_gradients(name):
         new = Generalized().step(robot, state, jnp.zeros(0))
         return new.q, new.qd
 
-    q, qd = jnp.array([0.2, -0.3]), jnp.array([0.5, 0.4])
+    q, qd = jnp.array([-0.3]), jnp.array([0.4])
     largest = check_gradients(run, q, qd, fields(sys))
     assert all(largest[name] > 0.0 for name in ("[0]", "[1]")), largest
 

@@ -112,17 +112,7 @@ def again(sys, problem, settings):
     return run(problem)
 
 
-# The path without a dense matrix; and the one with it, with elliptic cones.
-QUICK = ("anchored", "moving, elliptic")
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])
-        for name in MODELS
-    ],
-)
+@pytest.fixture(scope="module", params=MODELS)
 def case(request):
     model = mujoco.MjModel.from_xml_string(MODELS[request.param])
     model.opt.tolerance, model.opt.iterations = 0.0, 500

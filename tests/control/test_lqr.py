@@ -1,5 +1,7 @@
 """Linear-quadratic regulators, beside scipy and dense solutions."""
 
+import functools as ft
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -14,7 +16,10 @@ import eqsim
 from eqsim import control
 
 
-@pytest.mark.parametrize("nx, nu", ((1, 1), (2, 1), (4, 2), (6, 3)))
+lqr = jax.jit(control.lqr)
+
+
+@pytest.mark.parametrize("nx, nu", ((1, 1), (4, 2), (6, 3)))
 @pytest.mark.quick_cases("1-1", "4-2")
 def test_agrees_with_scipy(nx, nu, getkey):
     """25 random pairs each, with cross terms; unstable and stable."""
@@ -22,7 +27,7 @@ def test_agrees_with_scipy(nx, nu, getkey):
         joint = positive(getkey(), nx + nu)
         Q, N, R = joint[:nx, :nx], joint[:nx, nx:], joint[nx:, nx:]
         A, B = jr.normal(getkey(), (nx, nx)), jr.normal(getkey(), (nx, nu))
-        found = control.lqr(A, B, Q, R, N)
+        found = lqr(A, B, Q, R, N)
         want = scipy.linalg.solve_discrete_are(A, B, Q, R, s=N)
         scale = np.max(np.abs(want))
         np.testing.assert_allclose(found.value, want, atol=1e-9 * scale)
@@ -50,17 +55,16 @@ def test_unstabilizable_pairs():
 
 def test_bad_input():
     A, B, Q, R = jnp.eye(2), jnp.ones((2, 1)), jnp.eye(2), jnp.eye(1)
-    with pytest.raises(ValueError, match="`A` must be finite"):
-        control.lqr(A.at[0, 0].set(jnp.nan), B, Q, R)
-    with pytest.raises(ValueError, match="`R` must be positive definite.*-1"):
-        control.lqr(A, B, Q, -R)
-    # A `TypeError` where types are checked at run time.
-    with pytest.raises((ValueError, TypeError), match="Q"):
-        control.lqr(A, B, jnp.eye(3), R)
-    # A mode on the unit circle that the cost does not see.
     single = jnp.ones((1, 1))
-    with pytest.raises(ValueError, match="No stabilizing feedback"):
-        control.lqr(single, single, 0.0 * single, single)
+    for message, args in {
+        "`A` must be finite": (A.at[0, 0].set(jnp.nan), B, Q, R),
+        "`R` must be positive definite.*-1": (A, B, Q, -R),
+        "Q": (A, B, jnp.eye(3), R),  # A `TypeError` where types are checked.
+        # A mode on the unit circle that the cost does not see.
+        "No stabilizing feedback": (single, single, 0.0 * single, single),
+    }.items():
+        with pytest.raises((ValueError, TypeError), match=message):
+            control.lqr(*args)
 
 
 # Each example compiles.
@@ -72,9 +76,13 @@ def test_finite_horizon(T, nx, nu):
     start = jnp.linspace(-1.0, 1.0, nx)
     H, g = dense(lq, start)
     best = -np.linalg.solve(H, g).reshape(T, nu)
+
+    @ft.partial(jax.jit, static_argnums=2)
+    def plan(lq, start, parallel):
+        return control.rollout_lq(lq, control.solve_lq(lq, parallel=parallel), start)
+
     for parallel in (False, True):
-        solution = control.solve_lq(lq, parallel=parallel)
-        states, actions = control.rollout_lq(lq, solution, start)
+        states, actions = plan(lq, start, parallel)
         np.testing.assert_allclose(actions, best, rtol=1e-8, atol=1e-8)
         assert states.shape == (T + 1, nx)
 

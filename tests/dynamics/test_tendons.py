@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 
 import eqsim.testing
 from eqsim import dynamics, Generalized, kinematics, Positional, Spring
-from eqsim.io import load_mjcf, write_mjcf
+from eqsim.io import load_mjcf
 from eqsim.kinematics._wrapping import wrap
 from eqsim.kinematics.link_motion import Pose
 from eqsim.kinematics.tendon_paths import _direction
@@ -147,38 +147,6 @@ def passive(sys, q, qd):
     )
 
 
-def inertial(sys, q, qd):
-    return dynamics.bias_forces(sys, q, qd), dynamics.kinetic_energy(sys, q, qd)
-
-
-PLACES = {
-    *("[0].sites.pos", "[0].geoms.pos", "[0].geoms.quat", "[0].geoms.size"),
-    *("[0].tendons.divisor", "[1]", "[2]"),
-}
-NUMBERS = ("stiffness", "stiffness_poly", "damping", "damping_poly", "spring_length")
-
-
-FORCES = {"[0].sites.quat", "[0].joints.spring_ref", "[0].tendons.coef"}
-
-
-@pytest.mark.parametrize(
-    "fn, text, read",
-    (
-        pytest.param(passive, FEWER, FORCES, id="passive"),
-        pytest.param(passive, ROBOT, FORCES, id="passive-all"),
-        pytest.param(inertial, ROBOT, {"[0].tendons.armature"}, id="inertial"),
-    ),
-)
-@pytest.mark.slow  # The Jacobian and degenerate wraps are differentiated in quick tests.
-def test_gradients(fn, text, read):
-    """At the reference at rest, and at two other states."""
-    sys = with_armature(load_mjcf(text))
-    if fn is passive:
-        read = read | {f"[0].tendons.{name}" for name in NUMBERS}
-    largest = check_gradients(jax.vmap(fn, (None, 0, 0)), sys, *states(sys), atol=1e-6)
-    assert not {name for name in PLACES | read if largest[name] == 0}
-
-
 @pytest.mark.slow
 def test_gradients_of_inverse_weights():
     sys, _ = tendons.draw(1)
@@ -306,17 +274,6 @@ def test_limit_of_a_tendon_within_one_link():
     assert not jnp.any(jac)
     np.testing.assert_allclose(qdd, np.array(found), rtol=1e-10, atol=1e-10)
     assert all(not jnp.any(value) for value in sensors.values())
-
-
-@given(seed=st.integers(0, 100_000), nlink=st.integers(1, 6))
-@settings(max_examples=examples(20))
-def test_round_trip(seed, nlink):
-    sys = random_system(seed, nlink, num_roots=1, with_tendons=True)
-    again = load_mjcf(write_mjcf(sys))
-    # Rounding decides which numbers are exactly zero.
-    robots = sys.without_pattern(), again.without_pattern()
-    assert eqsim.testing.tree_allclose(*robots, rtol=1e-12, atol=1e-12)
-    assert str(again).count("site ") == sys.nsite
 
 
 def test_no_tendons_and_no_sites():

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-import eqsim
-from eqsim_zoo import load_run, PPO, Run
+from eqsim_zoo import load_run, Run
 from eqsim_zoo.runs import load_checkpoint, read_about, save_checkpoint
 from eqsim_zoo.runs.folders import BEST, CONFIG, LAST
 
@@ -122,7 +121,7 @@ def _written_run(folder) -> dict[str, bytes]:
     """The files of a run that has not begun to learn."""
     from eqsim_zoo.runs.folders import agents_of, read_run, write_config
 
-    settings = _accepted({"num_envs": 4, "hidden": [8]})
+    settings = {"num_envs": 4}
     write_config(folder, Run("ppo", "point_mass", 1000, settings=settings), False)
     run = read_run(folder, learns=False)
     skeleton = run.members.skeleton(run.source())
@@ -132,18 +131,9 @@ def _written_run(folder) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in (CONFIG, LAST)}
 
 
-def _accepted(settings):
-    import inspect
-
-    return {k: v for k, v in settings.items() if k in inspect.signature(PPO).parameters}
-
-
 def _zeros(x):
     if not isinstance(x, jax.ShapeDtypeStruct):
         return x
     if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         return jr.split(jr.key(0), x.shape) if x.shape else jr.key(0)
     return jnp.zeros(x.shape, x.dtype)
-
-
-assert eqsim

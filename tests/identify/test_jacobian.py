@@ -69,11 +69,11 @@ def test_jacobian_is_that_of_mujoco(problem):
     """Forward mode = fourth-order differences of MuJoCo C = reverse mode."""
     size = problem.batch.sd.shape
     theta = np.array(problem.origin)
-    f = lambda theta, starts: residuals(problem, theta, starts)["q"]
+    f = jax.jit(lambda theta, starts: residuals(problem, theta, starts)["q"])
     point = jnp.asarray(theta), jnp.zeros(size)
     values = _in_mujoco(problem, theta, np.zeros(size))
     np.testing.assert_allclose(f(*point), values, atol=1e-9)
-    forward = jax.jacfwd(f, (0, 1))(*point)
+    forward = jax.jit(jax.jacfwd(f, (0, 1)))(*point)
     step = 1e-3
     for k in range(len(theta)):
         parts = []
@@ -85,7 +85,7 @@ def test_jacobian_is_that_of_mujoco(problem):
         scale = np.abs(slope).max()
         np.testing.assert_allclose(forward[0][..., k], slope, atol=1e-6 * scale)
     weight = jax.random.normal(jax.random.key(0), values.shape)
-    reverse = jax.grad(lambda *x: jnp.sum(weight * f(*x)), (0, 1))(*point)
+    reverse = jax.jit(jax.grad(lambda *x: jnp.sum(weight * f(*x)), (0, 1)))(*point)
     for slopes, whole in zip(forward, reverse, strict=True):
         np.testing.assert_allclose(
             jnp.tensordot(weight, slopes, 3), whole, rtol=1e-7, atol=1e-9

@@ -158,9 +158,9 @@ def test_derivatives():
     sys, runs = _cube(0.3, 0.051), [_toss(2, rows=40)]
     problem = _problem(sys, runs, unknowns, identify.Violation())
     zero = jnp.zeros(problem.batch.sd.shape)
-    f = lambda theta: residuals(problem, theta, zero)["violation"]
+    f = jax.jit(lambda theta: residuals(problem, theta, zero)["violation"])
     at = problem.origin
-    forward = np.asarray(jax.jacfwd(f)(at))
+    forward = np.asarray(jax.jit(jax.jacfwd(f))(at))
     # Logarithms, and the height in meters.
     h = np.array([1e-5, 3e-6, 1e-7, 1e-5])
     pairs = [(f(at + step), f(at - step)) for step in np.diag(h)]
@@ -170,7 +170,7 @@ def test_derivatives():
     scaled, difference = forward / scale, difference / scale
     np.testing.assert_allclose(scaled, difference, rtol=1e-4, atol=1e-5)
     weight = jax.random.normal(jax.random.key(0), forward.shape[:-1])
-    reverse = jax.grad(lambda x: jnp.sum(weight * f(x)))(at)
+    reverse = jax.jit(jax.grad(lambda x: jnp.sum(weight * f(x))))(at)
     forward = jnp.tensordot(weight, forward, weight.ndim)
     np.testing.assert_allclose(forward, reverse, rtol=1e-7, atol=1e-9)
 

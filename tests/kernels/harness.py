@@ -44,16 +44,21 @@ class Kernel:
     def _axes(self, args) -> list[int | None]:
         return [None if k in self.shared else 0 for k in range(len(args))]
 
-    def _cotangents(self, *args):
+    def _chosen(self, numbers, args):
+        """The function of some of its arguments, these, and what follows all arguments."""
         count = self.function.__code__.co_argcount
-        xs, cotangents = list(args[:count]), args[count:]
+        xs = list(args[:count])
 
-        def chosen(*own):
-            for k, x in zip(self.pulled, own, strict=True):
+        def function(*own):
+            for k, x in zip(numbers, own, strict=True):
                 xs[k] = x
             return tuple(self.function(*xs))
 
-        out, pull = jax.vjp(chosen, *(xs[k] for k in self.pulled))
+        return function, [xs[k] for k in numbers], list(args[count:])
+
+    def _cotangents(self, *args):
+        function, own, cotangents = self._chosen(self.pulled, args)
+        out, pull = jax.vjp(function, *own)
         given = [
             ct if x.dtype.kind == "f" else np.zeros(x.shape, jax.dtypes.float0)
             for ct, x in zip(cotangents, out, strict=True)
@@ -61,15 +66,7 @@ class Kernel:
         return pull(tuple(given))
 
     def _tangents(self, *args):
-        count = self.function.__code__.co_argcount
-        xs, tangents = list(args[:count]), args[count:]
-
-        def chosen(*own):
-            for k, x in zip(self.pushed, own, strict=True):
-                xs[k] = x
-            return tuple(self.function(*xs))
-
-        out, rates = jax.jvp(chosen, [xs[k] for k in self.pushed], list(tangents))
+        out, rates = jax.jvp(*self._chosen(self.pushed, args))
         return tuple(
             rate if x.dtype.kind == "f" else jnp.zeros_like(x)
             for x, rate in zip(out, rates, strict=True)

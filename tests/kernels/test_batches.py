@@ -65,10 +65,6 @@ def test_sizes(size):
     check(jax.vmap(wrapped, (None, 0)), *arguments(1, (), (size,)))
 
 
-def test_single():
-    check(wrapped, *arguments(2, (), ()))
-
-
 @pytest.mark.parametrize("dtype", (np.float32, np.float64))
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.quick_cases("1-float32", "17-float64", "1000-float32")

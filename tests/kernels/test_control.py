@@ -30,7 +30,9 @@ def counts(seed: int, high: int, *shape) -> np.ndarray:
 
 
 def check(function, *args, shared=()) -> None:
-    """Equal to XLA; and every lane equal to a batch of copies of it."""
+    """Equal to XLA; and every lane equal to a batch of copies of it. Of what all lanes share,
+    the first row is taken."""
+    args = [x[0] if k in shared else x for k, x in enumerate(args)]
     kernel = Kernel(function, shared)
     got = kernel(*args)
     assert_close(got, kernel.by_xla(*args))
@@ -77,7 +79,6 @@ def never(x, n):
 @pytest.mark.quick_cases("unrolled-shared0", "large-shared1")
 def test_while(size, shared):
     x, n = normal(0, 7), counts(1, 12)
-    n = n[0] if shared else n
     check(lambda x: newton(jnp.abs(x[0]) + 0.1), x)
     check(table, x, n, shared=shared)
     check(never, x, n, shared=shared)
@@ -122,9 +123,7 @@ def nested(x, n, m):
 @pytest.mark.parametrize("shared", ((), (1,), (2,), (1, 2)))
 @pytest.mark.quick_cases("unrolled-shared0", "large-shared3")
 def test_nested_loops(size, shared):
-    args = [normal(0, 7), counts(1, 5), counts(2, 5)]
-    args = [x[0] if k in shared else x for k, x in enumerate(args)]
-    check(nested, *args, shared=shared)
+    check(nested, normal(0, 7), counts(1, 5), counts(2, 5), shared=shared)
 
 
 def branches(x, n, flag):
@@ -150,9 +149,7 @@ def branches(x, n, flag):
 @pytest.mark.quick_cases("unrolled-shared0", "large-shared3")
 def test_branches(size, shared):
     """Numbers of branches out of range are moved into it."""
-    args = [normal(0, 7), counts(1, 9), counts(2, 2) > 0]
-    args = [x[0] if k in shared else x for k, x in enumerate(args)]
-    check(branches, *args, shared=shared)
+    check(branches, normal(0, 7), counts(1, 9), counts(2, 2) > 0, shared=shared)
 
 
 def test_branches_guard_what_must_not_happen():
@@ -187,10 +184,8 @@ def scans(x, rows, k):
 @pytest.mark.parametrize("shared", ((), (1,), (2,), (1, 2)))
 @pytest.mark.quick_cases("unrolled-shared2", "large-shared1")
 def test_scans(size, shared):
-    args = [normal(0, 7), normal(1, 5, 3), counts(2, 9)]
-    args = [x[0] if k in shared else x for k, x in enumerate(args)]
     flat = lambda *xs: tuple(jax.tree.leaves(list(scans(*xs))))
-    check(flat, *args, shared=shared)
+    check(flat, normal(0, 7), normal(1, 5, 3), counts(2, 9), shared=shared)
 
 
 def carried_arrays(x, k):
@@ -231,10 +226,8 @@ def carried_arrays(x, k):
 @pytest.mark.parametrize("shared", ((), (1,), (0,)))
 @pytest.mark.quick_cases("unrolled-shared1", "large-shared2")
 def test_carried_arrays(size, shared):
-    args = [normal(0, 40), counts(1, 79, 5)]
-    args = [x[0] if k in shared else x for k, x in enumerate(args)]
     flat = lambda *xs: tuple(jax.tree.leaves(list(carried_arrays(*xs))))
-    check(flat, *args, shared=shared)
+    check(flat, normal(0, 40), counts(1, 79, 5), shared=shared)
 
 
 def written_in_loops(count, start, table):
@@ -256,11 +249,6 @@ def written_in_loops(count, start, table):
 
     begin = jnp.int32(0), jnp.full(20, start), jnp.arange(12, dtype=jnp.int32)
     return lax.while_loop(lambda carry: carry[0] < count, outer, begin)
-
-
-def test_arrays_that_loops_write():
-    table = normal(2, 1500)[0]
-    check(written_in_loops, counts(0, 9), normal(1), table, shared=(2,))
 
 
 def test_large_arrays_in_loops_of_lanes(size):
@@ -302,10 +290,6 @@ def lists(x, n, m):
     return (lax.while_loop(lambda c: c[0] < 30 * m, body, zero)[1],)
 
 
-def test_lists_of_different_sizes():
-    check(lists, normal(0, 7), counts(1, 10), counts(2, 10))
-
-
 def appended(x, n, m):
     """A loop within a loop appends to a list, which a later one reads; a second list is
     read after the loop within has begun with it."""
@@ -337,10 +321,6 @@ def appended(x, n, m):
     return rows, other, k, seen
 
 
-def test_lists_in_nested_loops():
-    check(appended, normal(0, 7), counts(1, 6), counts(2, 6))
-
-
 def looked_up(x, n, m):
     """A branch that a loop repeats reads a table of values from before the loop."""
     table = jnp.stack([x[k] * x[(k + 3) % 7] for k in range(7)])
@@ -353,8 +333,14 @@ def looked_up(x, n, m):
     return (lax.while_loop(lambda c: c[0] < 3 * n, body, (0, x[0]))[1],)
 
 
-def test_tables_in_branches_of_loops():
-    check(looked_up, normal(0, 7), counts(1, 6), counts(2, 6))
+@pytest.mark.parametrize("function, high", ((lists, 10), (appended, 6), (looked_up, 6)))
+def test_lists_and_tables(function, high):
+    check(function, normal(0, 7), counts(1, high), counts(2, high))
+
+
+def test_arrays_that_loops_write():
+    given = counts(0, 9), normal(1), normal(2, 1500)
+    check(written_in_loops, *given, shared=(2,))
 
 
 @pytest.mark.parametrize("reads", (False, True))

@@ -146,19 +146,11 @@ def check_exact(kernel: Kernel, names, *args) -> None:
 # Kernels beside XLA; `test_operations.py` checks the same operations in one program.
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_exact_at_borders(dtype):
-    x = np.concatenate([special(dtype), denormals(dtype)])
-    check_exact(exact_unary(dtype), EXACT_UNARY, x)
-    check_exact(exact_binary(dtype), EXACT_BINARY, *all_pairs(x))
-
-
-# Kernels beside XLA; `test_operations.py` checks the same operations in one program.
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", DTYPES)
 @settings(max_examples=examples(40))
 @given(data=st.data())
 def test_exact(dtype, data):
-    x, y = (data.draw(numbers(dtype, 40)) for _ in range(2))
+    x, y = all_pairs(np.concatenate([special(dtype), denormals(dtype)]))
+    x, y = (np.concatenate([own, data.draw(numbers(dtype, 40))]) for own in (x, y))
     check_exact(exact_unary(dtype), EXACT_UNARY, x)
     check_exact(exact_binary(dtype), EXACT_BINARY, x, y)
 
@@ -207,20 +199,11 @@ def check_functions(kernel: Kernel, table, *args) -> None:
 # Kernels beside XLA; `test_operations.py` checks the same operations in one program.
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_functions_at_borders(dtype):
-    check_functions(functions(dtype), FUNCTIONS, special(dtype))
-    check_functions(
-        functions_of_two(dtype), FUNCTIONS_OF_TWO, *all_pairs(special(dtype))
-    )
-
-
-# Kernels beside XLA; `test_operations.py` checks the same operations in one program.
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", DTYPES)
 @settings(max_examples=examples(40))
 @given(data=st.data())
 def test_functions(dtype, data):
-    x, y = (flushed(data.draw(numbers(dtype, 40))) for _ in range(2))
+    draw = lambda: flushed(data.draw(numbers(dtype, 40)))
+    x, y = (np.concatenate([own, draw()]) for own in all_pairs(special(dtype)))
     check_functions(functions(dtype), FUNCTIONS, x)
     check_functions(functions_of_two(dtype), FUNCTIONS_OF_TWO, x, y)
 

@@ -147,15 +147,3 @@ def test_damaged_code_is_compiled_again(place, getkey, monkeypatch):
     again = rollout(robot("box"), key)
     pairs = zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True)
     assert all(np.array_equal(*pair) for pair in pairs)
-
-
-# Kernels beside XLA: other tests do so with smaller programs.
-@pytest.mark.slow
-def test_kernels_off(monkeypatch, getkey):
-    key, sys = getkey(), robot("capsule")
-    on = rollout(sys, key)
-    monkeypatch.setenv("EQSIM_KERNELS", "off")
-    jax.clear_caches()
-    off = rollout(sys, key)
-    pairs = zip(jax.tree.leaves(on), jax.tree.leaves(off), strict=True)
-    assert all(np.allclose(*pair, rtol=1e-3, atol=1e-4) for pair in pairs)

@@ -145,25 +145,27 @@ def test_text(sys):
 
 
 def test_wrong_values(sys):
-    low = eqx.tree_at(
-        lambda s: s.height_fields.heights, sys, replace_fn=lambda x: x - 0.2
-    )
-    with pytest.raises(
-        ValueError, match="'hills' has a height of -0.2 m.*bottom.*-0.1"
-    ):
-        validate(low)
-    flat = eqx.tree_at(lambda s: s.height_fields.size, sys, replace_fn=lambda x: 0 * x)
-    with pytest.raises(ValueError, match="'hills' has size"):
-        validate(flat)
-    with pytest.raises(ValueError, match="'ground' is a hfield, but Geoms.data"):
-        dataclasses.replace(sys.geoms, data=())
-    short = eqx.tree_at(lambda s: s.meshes.vertices, sys, replace_fn=lambda x: x[:-1])
-    with pytest.raises(ValueError, match="vertices has shape"):
-        validate(short)
-    with pytest.raises(ValueError, match="one name per mesh"):
-        dataclasses.replace(sys.meshes, names=("a",))
-    with pytest.raises(ValueError, match="'hills' has 5 rows and 1 columns"):
-        dataclasses.replace(sys.height_fields, columns=(1,))
+    def with_other(where, change):
+        return lambda: validate(eqx.tree_at(where, sys, replace_fn=change))
+
+    def with_fields(part, **fields):
+        return lambda: dataclasses.replace(part, **fields)
+
+    fields, meshes = (lambda s: s.height_fields), (lambda s: s.meshes)
+    for message, call in {
+        "'hills' has a height of -0.2 m.*bottom.*-0.1": with_other(
+            lambda s: fields(s).heights, lambda x: x - 0.2
+        ),
+        "'hills' has size": with_other(lambda s: fields(s).size, lambda x: 0 * x),
+        "vertices has shape": with_other(
+            lambda s: meshes(s).vertices, lambda x: x[:-1]
+        ),
+        "'ground' is a hfield, but Geoms.data": with_fields(sys.geoms, data=()),
+        "one name per mesh": with_fields(sys.meshes, names=("a",)),
+        "'hills' has 5 rows and 1 columns": with_fields(fields(sys), columns=(1,)),
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_shapes_that_touch_nothing_have_inactive_parameters(sys):

@@ -60,24 +60,19 @@ def test_geoms(sys):
     assert (sys.geom("hand").index, sys.geom("hand").link) == (4, 3)
 
 
-@pytest.mark.parametrize("kind", ("link", "joint", "actuator", "geom", "keyframe"))
+UNKNOWN = {
+    "link": "no link 'hnd'.*torso, leg, tool, arm",
+    "joint": "no joint 'hnd'.*root, hip, slider, shoulder",
+    "actuator": "no actuator 'hnd'.*motor, lag, sum",
+    "geom": "no shape 'hnd'. Did you mean 'hand'.*floor, trunk, shin",
+    "keyframe": "no keyframe 'hnd': this robot has no keyframes",
+}
+
+
+@pytest.mark.parametrize("kind", UNKNOWN)
 def test_unknown_names(kind, sys):
-    find = {
-        "link": sys.link,
-        "joint": sys.joint,
-        "actuator": sys.actuator,
-        "geom": sys.geom,
-        "keyframe": sys.keyframe,
-    }[kind]
-    says = {
-        "link": "no link 'hnd'.*torso, leg, tool, arm",
-        "joint": "no joint 'hnd'.*root, hip, slider, shoulder",
-        "actuator": "no actuator 'hnd'.*motor, lag, sum",
-        "geom": "no shape 'hnd'. Did you mean 'hand'.*floor, trunk, shin",
-        "keyframe": "no keyframe 'hnd': this robot has no keyframes",
-    }[kind]
-    with pytest.raises(ValueError, match=says):
-        find("hnd")
+    with pytest.raises(ValueError, match=UNKNOWN[kind]):
+        getattr(sys, kind)("hnd")
 
 
 def test_names_under_jit_and_grad(sys):

@@ -150,7 +150,7 @@ def test_a_sphere_over_the_edge_of_a_box(edge, inward):
     check(speed, edge, inward)
 
 
-@pytest.mark.slow  # `constraint/test_softness.py` has the values.
+@pytest.mark.slow  # `constraint/test_rows.py` has the values.
 def test_the_shortest_time_constant():
     """`solref` of two time steps, the usual one at 0.01 s, is in its range."""
     sys = load_mjcf(SPHERE_ON_BOX.format(cone="pyramidal"))

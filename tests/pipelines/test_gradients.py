@@ -123,9 +123,6 @@ STUCK = {
     "rest": ("friction",),
     "just below": ("friction",),
 }
-PIPELINES = Generalized(), Spring(), Positional()
-slow = pytest.mark.slow
-OTHERS_SLOW = [PIPELINES[0], *(pytest.param(x, marks=slow) for x in PIPELINES[1:])]
 
 
 def must_count(pipeline):
@@ -135,10 +132,6 @@ def must_count(pipeline):
         return must
     left = lambda state, name: name not in (*SOFT, *STUCK.get(state, ()))
     return {k: {n: w for n, w in v.items() if left(k, n)} for k, v in must.items()}
-
-
-def named(pipeline):
-    return type(pipeline).__name__
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +159,10 @@ def test_ground_states_are_what_they_are_called(ground):
     assert np.all(np.abs(rubbing["air"]) == 1.5)
 
 
-@pytest.mark.parametrize("pipeline", OTHERS_SLOW, ids=named)
+@pytest.mark.parametrize(
+    "pipeline", (Generalized(), Spring(), Positional()), ids=lambda p: type(p).__name__
+)
+@pytest.mark.quick_cases("Generalized")
 def test_ground(ground, pipeline):
     """The whole system; in `Generalized`, on the path without a dense matrix."""
     _, sys, places = ground

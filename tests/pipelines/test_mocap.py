@@ -63,7 +63,8 @@ PUSHED = """
   <option timestep="0.004"/>
   <worldbody>
     <body name="paddle" mocap="true"><geom type="capsule" size=".1 .2"/></body>
-    <body pos=".2 0 .2"><freejoint/><geom size=".11"/></body>
+    <body pos=".2 0 .2"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/>
+      <joint axis="0 0 1"/><geom size=".11"/></body>
   </worldbody>
 </mujoco>"""
 

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
-from assets import path
-from trajectories import converged, draw, expected, stacked
+from trajectories import converged, draw, expected, follow, stacked
 
 from eqsim import Generalized, load_mjcf, State
 
@@ -81,17 +80,6 @@ def both(text):
     return converged(mujoco.MjModel.from_xml_string(text)), load_mjcf(text)
 
 
-def follow(sys, data, count):
-    """Coordinates, velocities and activations after each of `count` steps."""
-
-    def one(q, qd, act, ctrl):
-        step = lambda state, _: (PIPELINE.step(sys, state, ctrl),) * 2
-        return jax.lax.scan(step, State(q, qd, act), None, length=count)[1]
-
-    out = jax.jit(jax.vmap(one))(*stacked(data))
-    return np.concatenate([out.q, out.qd, out.act], axis=-1)
-
-
 FOLLOWED = {
     "activations, Euler, damping": ACTIVATIONS,
     "rotations, Euler": ROTATIONS.format("Euler"),
@@ -108,13 +96,6 @@ def test_trajectory(name):
     theirs = expected(model, data, 20)
     assert np.max(np.abs(theirs - theirs[:, :1])) > 0.1
     np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
-
-
-def test_trajectory_in_a_fluid():
-    model = converged(mujoco.MjModel.from_xml_path(str(path("swimmer"))))
-    data = draw(model, 5)
-    ours = follow(load_mjcf(path("swimmer")), data, 20)
-    np.testing.assert_allclose(ours, expected(model, data, 20), rtol=1e-9, atol=1e-9)
 
 
 def test_contacts():

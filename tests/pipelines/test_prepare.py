@@ -1,13 +1,17 @@
 """A robot that is prepared once gives what it gives when every call prepares it."""
 
+import assets
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import jaxprs_in_params
 
 from eqsim import Generalized, load_mjcf, Positional, Spring
+from eqsim.constraint import ALL, Newton
 from eqsim.pipelines import Prepared, PreparedBodies
+from eqsim.pipelines.forward_dynamics import derive, Settings
 
 
 # A tendon, a limit and a contact: derived quantities of several kinds.
@@ -112,3 +116,22 @@ def test_a_loop_with_a_prepared_robot_derives_nothing():
     )
     assert count(PIPELINE.prepare(SYS)) == 1
     assert count(SYS) == 2
+
+
+def primitives(jaxpr):
+    for eqn in jaxpr.eqns:
+        yield eqn.primitive.name
+        for inner in jaxprs_in_params(eqn.params):
+            yield from primitives(inner)
+
+
+def test_no_lapack():
+    """Its batched kernels wait for threads that the devices of a CPU share: a fleet on
+    two of them would wait forever. The program of a derivative contains that of the value."""
+    sys = jax.tree.map(lambda x: x[..., None], load_mjcf(assets.path("ant")))
+    settings = Settings(ALL, Newton(), jnp.zeros(1))
+    value = lambda sys: derive(sys, settings)
+    derivative = lambda sys: jax.jvp(value, (sys,), (sys,))
+    names = set(primitives(jax.make_jaxpr(derivative)(sys).jaxpr))
+    assert not names & {"cholesky", "triangular_solve", "lu", "qr", "eigh", "svd"}
+    assert "mul" in names

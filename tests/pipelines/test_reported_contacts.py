@@ -1,5 +1,7 @@
 """Reports of contacts: compact, sorted, and as MuJoCo has them."""
 
+import functools as ft
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,11 +9,9 @@ import numpy as np
 import pytest
 
 from eqsim import Generalized, load_mjcf, Positional, Spring, State
-from eqsim._primitive import rows_together
 from eqsim.constraint import Contact
 from eqsim.kinematics import integrate
-from eqsim.pipelines import contact_wrenches, deepest_contacts, Euler
-from eqsim.pipelines._generalized import _arguments, _compute
+from eqsim.pipelines import contact_wrenches, deepest_contacts
 from eqsim.testing import check_kernels
 
 
@@ -110,39 +110,18 @@ def test_kernels():
     check_kernels(lambda: Generalized().solve(SYS, state, NONE))
 
 
-@pytest.mark.slow  # `collision/test_rows_together.py` is the quick one.
-def test_groups():
-    """In groups, as on a GPU, reports are the same."""
-    state = jax.tree.map(lambda x: x[0], STATES)
-    arguments = _arguments(Generalized(), SYS, state, NONE, None)
-    solve = lambda together: _grouped(arguments, together)
-    one, other = solve(False), solve(True)
-    for a, b in zip(*map(jax.tree.leaves, (one, other)), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
-
-
-def _grouped(arguments, together):
-    dynamic, static = eqx.partition(arguments, eqx.is_array)
-
-    def run(dynamic):
-        with rows_together(together):
-            wanted = ("contacts", "contact_wrenches")
-            return _compute.__wrapped__(
-                wanted, Euler(), 16, *eqx.combine(dynamic, static)
-            )
-
-    return jax.jit(run)(dynamic)
-
-
 def test_deepest_of_points():
     rng = np.random.default_rng(0)
     dist, exists = jnp.asarray(rng.normal(size=9)), jnp.asarray(rng.random(9) < 0.5)
     vector = jnp.asarray(rng.normal(size=(9, 3)))
     geoms = [(2 * k, 2 * k + 1) for k in range(9)]
     frame = jnp.tile(vector[:, None], (1, 3, 1))
-    deepest = lambda dist, size: deepest_contacts(
-        geoms, exists, dist, vector, frame, vector, max_contacts=size
-    )
+
+    @ft.partial(jax.jit, static_argnums=1)
+    def deepest(dist, size):
+        given = geoms, exists, dist, vector, frame, vector
+        return deepest_contacts(*given, max_contacts=size)
+
     number = int(np.sum(exists))
     order = sorted(np.flatnonzero(exists), key=lambda k: dist[k])
     for size in (2, 9):

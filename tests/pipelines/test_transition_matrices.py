@@ -6,6 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 from assets import path
+from trajectories import converged
 
 from eqsim import Generalized, load_mjcf, State
 from eqsim.control import linearize_step
@@ -68,9 +69,7 @@ def theirs(model, state, eps):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.quick_cases("rolling")
 def test_transition_matrices(name):
-    model = mujoco.MjModel.from_xml_string(MODELS[name])
-    model.opt.tolerance, model.opt.iterations = 0.0, 200
-    model.opt.ls_tolerance, model.opt.ls_iterations = 1e-12, 200
+    model = converged(mujoco.MjModel.from_xml_string(MODELS[name]))
     sys, batch = load_mjcf(MODELS[name]), states(model)
     each = jax.jit(jax.vmap(ours, in_axes=(None, 0, 0, 0, 0)))
     got = each(sys, *map(jnp.asarray, batch))

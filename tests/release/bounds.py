@@ -28,7 +28,7 @@ TESTS = """
     tests/test_import_is_silent.py tests/test_registry.py tests/test_rollout.py
     tests/test_batching.py tests/test_typecheck.py tests/spatial tests/io/test_save.py
     tests/io/mjcf/test_load.py tests/kernels/test_elementwise.py
-    tests/dynamics/test_mujoco.py tests/pipelines/test_step.py tests/control/test_lqr.py
+    tests/dynamics/test_dynamics.py tests/pipelines/test_step.py tests/control/test_lqr.py
     tests/identify/test_fit.py tests/render tests/envs/test_gymnasium.py
     tests/cli/test_cli.py tests/cli/test_plugins.py tests/viewer/test_session.py
     tests/zoo/test_ppo.py tests/zoo/test_checkpoint.py tests/zoo/test_metrics.py

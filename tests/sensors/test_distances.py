@@ -20,13 +20,9 @@ SHAPES = {
     "corner": 'type="mesh" mesh="corner"',
     "tent": 'type="mesh" mesh="tent"',
 }
-# Two boxes, or two meshes, are found as a box and a mesh are.
 PAIRS = (
-    pytest.param(("box", "other"), marks=pytest.mark.slow, id="box-other"),
-    ("plane", "corner"),
-    pytest.param(("capsule", "tent"), marks=pytest.mark.slow, id="capsule-tent"),
-    ("box", "corner"),
-    pytest.param(("corner", "tent"), marks=pytest.mark.slow, id="corner-tent"),
+    *(("box", "other"), ("plane", "corner"), ("capsule", "tent")),
+    *(("box", "corner"), ("corner", "tent")),
 )
 TEXT = """
 <mujoco>{assets}<option gravity="0 0 0"/><worldbody>
@@ -69,8 +65,8 @@ def measured(sys, q):
     )
 
 
-@pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.quick_cases("pair1")
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+@pytest.mark.quick_cases("plane-corner")
 def test_distances(pair):
     sys, model = robot(*pair)
     assert sys.nsensor == model.nsensor == 4

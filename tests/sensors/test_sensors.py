@@ -85,9 +85,9 @@ def direct(pipeline, sys, state, ctrl, external, time):
     return _sensors.__wrapped__(4, prepared, inputs, time)
 
 
-@pytest.mark.parametrize("seed", (0, 1))
+@pytest.mark.parametrize("seed", range(4))
 def test_round_trip(seed, tmp_path):
-    sys = random_system(seed, 3, with_sensors=True, with_tendons=True)
+    sys = random_system(seed, 2 + seed, with_sensors=True, with_tendons=True)
     validate(sys)
     # Rounding decides which numbers are exactly zero.
     sys, again = (x.without_pattern() for x in (sys, load_mjcf(write_mjcf(sys))))
@@ -95,6 +95,7 @@ def test_round_trip(seed, tmp_path):
     save(tmp_path / "robot.eqs", sys)
     assert tree_allclose(sys, load(tmp_path / "robot.eqs"))
     assert f"{sys.nsensor} sensors" in str(sys)
+    assert all(name in str(sys) for name in sys.sites.names)
 
 
 def replaced(sys, **fields):

@@ -26,8 +26,3 @@ def test_quick_kinds():
 def test_all_kinds():
     status, text = tried("--count", 240)
     assert status == 0 and "240 situations, 0 failed" in text, text
-
-
-def test_unknown_kinds():
-    status, text = tried("--kinds", "weather")
-    assert status == 2 and "unknown kinds ['weather']" in text

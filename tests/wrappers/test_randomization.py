@@ -12,7 +12,7 @@ from helpers import tree_allclose
 from toys import push, Rail
 
 import eqsim
-from eqsim import AbstractPipeline, AbstractTask, randomize, System
+from eqsim import randomize
 from eqsim.model import Cone
 from eqsim.model.changes import with_same_structure
 from eqsim.wrappers import AutoReset, DomainRandomization, TimeLimit
@@ -79,20 +79,6 @@ def test_compiled_once():
         for high in (1.5, 3.0):
             run(DomainRandomization(ENV, randomize.masses(0.5, high)), jr.key(seed))
     assert run._cached._cache_size() == 1
-
-
-def test_plain_way():
-    """A batch of environments by `eqx.filter_vmap` gives the same."""
-    keys, key_run = jr.split(jr.key(3), 4), jr.split(jr.key(4), 4)
-    random = DomainRandomization(ENV, BOTH)
-    starts = jax.vmap(random.reset)(keys)
-    robots = jax.vmap(random.robot)(starts[0])
-    fleet = jax.vmap(lambda sys: eqx.tree_at(lambda e: e.sys, ENV, sys))(robots)
-    begin = jax.vmap(lambda env, state: env.begin(state))(fleet, starts[0].inner)
-    one = eqsim.rollout(random, push, key_run, 6, start=starts)
-    axes = eqx.if_array(0)
-    two = eqsim.rollout(fleet, push, key_run, 6, start=begin, env_axes=axes)
-    assert tree_allclose(one.timestep, two.timestep, rtol=1e-10, atol=1e-12)
 
 
 def test_context():
@@ -206,98 +192,3 @@ def test_robot_under_jit():
         return env.reset(jr.key(0), {"sys": sys})[0].changed.links.mass
 
     assert np.array_equal(reset(jnp.array([9.0, 8.0])), [9.0, 8.0])
-
-
-def everything(key, sys):
-    """Mass, inertia, friction of each shape, gear and damping."""
-    return randomize.chain(
-        MASSES,
-        randomize.uniform_factor(lambda s: s.geoms.friction, 0.5, 1.5),
-        randomize.uniform_factor(lambda s: s.actuators.gear, 0.8, 1.2),
-        randomize.uniform_factor(lambda s: s.joints.damping, 0.5, 2.0),
-    )(key, sys)
-
-
-@pytest.mark.slow
-def test_thousand_humanoids():
-    """All different, reproducible, and compiled once."""
-    env = DomainRandomization(eqsim.make("humanoid"), everything)
-    reset = eqx.filter_jit(lambda env, keys: jax.vmap(env.reset)(keys)[0].changed)
-    changed = reset(env, jr.split(jr.key(0), 1000))
-    sys = env.env.sys
-    rows = {
-        "mass": (changed.links.mass, sys.links.mass),
-        "inertia": (changed.links.inertia, sys.links.inertia),
-        "friction": (changed.geoms.friction, sys.geoms.friction),
-        "gear": (changed.actuators.gear, sys.actuators.gear),
-        "damping": (changed.joints.damping, sys.joints.damping),
-    }
-    for drawn, nominal in rows.values():
-        assert drawn.shape == (1000, *nominal.shape)
-        moves = np.asarray(nominal) != 0.0
-        values = np.asarray(drawn)[:, moves]
-        assert all(len(np.unique(column)) == 1000 for column in values.T)
-    assert tree_allclose(reset(env, jr.split(jr.key(0), 1000)), changed, rtol=0.0)
-    other = reset(env, jr.split(jr.key(1), 1000))
-    assert np.all(other.links.mass != changed.links.mass)
-    heavier = eqx.tree_at(lambda e: e.sys.links.mass, env, 2.0 * sys.links.mass)
-    twice = reset(heavier, jr.split(jr.key(0), 1000))
-    np.testing.assert_allclose(twice.links.mass, 2.0 * changed.links.mass, rtol=1e-12)
-    assert reset._cached._cache_size() == 1
-
-
-class Leg(AbstractTask):
-    """A foot on the ground that swings a weight."""
-
-    sys: System
-    pipeline: AbstractPipeline = eqsim.Generalized()
-    frame_skip: int = eqx.field(static=True, default=2)
-
-    def __init__(self):
-        self.sys = eqsim.load_mjcf("""
-<mujoco>
-  <worldbody>
-    <geom type="plane" size="5 5 1"/>
-    <body pos="0 0 .1">
-      <joint type="slide" axis="0 0 1"/><geom size=".1"/>
-      <body pos="0 0 .3"><joint name="swing" axis="0 1 0"/><geom pos=".2 0 0" size=".05"/></body>
-    </body>
-  </worldbody>
-  <actuator><motor joint="swing"/></actuator>
-</mujoco>""")
-
-    def initial(self, key):
-        return self.pipeline.init(self.sys)
-
-    def observe(self, state, action):
-        return state.q
-
-    def rewards(self, state, action, new):
-        return {"height": new.q[0]}
-
-    def terminated(self, state):
-        return jnp.zeros((), bool)
-
-
-def test_what_follows_from_a_mass():
-    """In contact, where inverse weights count: as the robot that was heavy from the
-    beginning, and by the derivative as well."""
-    task = Leg()
-    env = DomainRandomization(task, MASSES)
-    state, _ = eqx.filter_jit(env.reset)(jr.key(0), {"q": jnp.array([-0.01, 0.3])})
-    action = jnp.array([0.3])
-    masses = state.changed.links.mass
-
-    def carried(mass):
-        heavy = eqx.tree_at(lambda s: s.changed.links.mass, state, mass)
-        return env.step(heavy, action)[0].inner.qd
-
-    def edited(mass):
-        where = lambda e: (e.sys.links.mass, e.sys.links.inertia)
-        new = mass, state.changed.links.inertia
-        return eqx.tree_at(where, task, new).step(state.inner, action)[0].qd
-
-    both = lambda fn: jax.jit(lambda x: (fn(x), jax.jacfwd(fn)(x)))(masses)
-    assert tree_allclose(both(carried), both(edited), rtol=1e-8, atol=1e-9)
-    contacts = eqx.filter_jit(task.pipeline.contacts)
-    assert contacts(env.robot(state), state.inner, action).dist.min() < 0

@@ -82,14 +82,7 @@ def shapes(tree):
 @everywhere
 @settings(max_examples=examples(6))
 @given(n=st.integers(2, 3), batch=st.sampled_from([(), (1,), (3,), (2, 3)]))
-@pytest.mark.quick_cases(
-    "AutoReset pool",
-    "DelayAction random",
-    "NormalizeObservation",
-    "StackObservation",
-    "DomainRandomization",
-    "all",
-)
+@pytest.mark.quick_cases("AutoReset pool", "DelayAction random", "all")
 def test_structure(name, n, batch):
     """A step returns what a reset does, in every batch; nothing is compiled."""
     env = WRAPPERS[name](Rail(n))
@@ -107,14 +100,8 @@ def test_structure(name, n, batch):
 
 @everywhere
 @pytest.mark.quick_cases(
-    "TimeLimit",
-    "AutoReset",
-    "AutoReset pool",
-    "DelayAction random",
-    "NormalizeObservation",
-    "context",
-    "SelectObservation",
-    "ClipAction",
+    *("all", "AutoReset pool", "DelayAction random", "context"),
+    *("SelectObservation", "ClipAction"),
 )
 def test_compiled_batched_and_looped(name):
     """jit, vmap and scan change nothing."""
@@ -141,16 +128,7 @@ def test_compiled_batched_and_looped(name):
 
 
 @everywhere
-@pytest.mark.quick_cases(
-    "AutoReset next",
-    "ActionRepeat",
-    "ScaleAction",
-    "DelayAction",
-    "StackObservation",
-    "NoisyObservation",
-    "DomainRandomization",
-    "TorsoPosition",
-)
+@pytest.mark.quick_cases("AutoReset next", "all")
 def test_gradient(name):
     """By actions and by the robot, through resets as well."""
     env, key = WRAPPERS[name](Rail()), jr.key(3)

@@ -1,12 +1,18 @@
-"""Impedance and reference acceleration beside the formulas of MuJoCo's documentation."""
+"""Softness of rows as MuJoCo documents it, sparse Jacobians, and the line search."""
 
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 import pytest
 from helpers import check_gradients
 
+from eqsim.constraint import DenseJacobian, rows, sparse_jacobian
 from eqsim.constraint.costs import impedance, softness
+from eqsim.constraint.newton import least_share
+from eqsim.constraint.rows import total
+from eqsim.dynamics.joint_space import symmetric_matrix
+from eqsim.spatial import Motion, Vec3
 
 
 DT = jnp.array(0.002)
@@ -97,3 +103,83 @@ def test_short_time_constants():
 def test_mixed_formats_are_the_default():
     for mixed in ((-0.1, 1.0), (0.05, -1.0)):
         assert float(soft(mixed).k) == float(soft((0.02, 1.0)).k)
+
+
+NV, ROWS = 7, 6
+DOFS = (0, 3), (1,), (), (2, 3, 6), (0, 3), (3, 5)
+
+
+@pytest.fixture(scope="module")
+def pair():
+    full = jr.normal(jr.key(0), (ROWS, NV, 2))
+    mask = np.array([[dof in own for dof in range(NV)] for own in DOFS], float)
+    full = full * mask[..., None]
+    return sparse_jacobian(full, DOFS), DenseJacobian((full,))
+
+
+def matrix(terms):
+    parts = [symmetric_matrix(values, places, NV) for values, places in terms.entries]
+    return sum(parts, jnp.zeros((NV, NV, 2)))
+
+
+def test_products(pair):
+    """Of sparse Jacobians, beside dense ones."""
+    zero = Vec3(*3 * [jnp.zeros((1, 2))])
+    still, qdd = Motion(zero, zero), jr.normal(jr.key(1), (NV, 2))
+    force = (jr.normal(jr.key(2), (ROWS, 2)),)
+    times = [each.times(still, qdd)[0] for each in pair]
+    np.testing.assert_allclose(*times, rtol=1e-12, atol=1e-14)
+    found, expected = (total(each.transpose(force).dofs, NV) for each in pair)
+    assert found is not None and expected is not None
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("most", (1024, 12, 1))
+def test_stiffness(pair, most, monkeypatch):
+    """As one array, or several of at most so many products."""
+    monkeypatch.setattr(rows, "_MOST_PRODUCTS", most)
+    weights = ((jr.uniform(jr.key(3), (ROWS, 2)),),)
+    sparse, dense = (each.weigh(weights) for each in pair)
+    np.testing.assert_allclose(matrix(sparse), matrix(dense), rtol=1e-12, atol=1e-14)
+    for _, places in sparse.entries:
+        assert len(set(places)) == len(places)
+
+
+def test_many_rows_on_one_dof():
+    """More rows than are padded together."""
+    full = jnp.asarray(np.random.default_rng(0).normal(size=(9, NV, 2)))
+    only = (np.arange(NV) == 4).astype(float)
+    full = full * only[None, :, None]
+    sparse, dense = sparse_jacobian(full, [(4,)] * 9), DenseJacobian((full,))
+    weights = ((jnp.ones((9, 2)),),)
+    found, expected = (matrix(each.weigh(weights)) for each in (sparse, dense))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+COUNT = 2000
+
+
+def test_it_decreases_the_cost():
+    """Never more than at the start, and mostly nearly as much as possible."""
+    rng = np.random.default_rng(0)
+    kink = 10.0 ** rng.uniform(-6.0, -0.1, (COUNT, 8))
+    weight = 10.0 ** rng.uniform(-2.0, 6.0, (COUNT, 8))
+
+    def slope(share):
+        beyond = jnp.maximum(share[:, None] - kink, 0.0)
+        return -1.0 + 0.3 * share + jnp.sum(weight * beyond, axis=1)
+
+    def cost(share):
+        beyond = np.maximum(share[:, None] - kink, 0.0)
+        return -share + 0.15 * share**2 + 0.5 * np.sum(weight * beyond**2, axis=1)
+
+    low, high = np.zeros(COUNT), np.ones(COUNT)
+    rising = jax.jit(lambda x: slope(x) > 0.0)
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        above = np.asarray(rising(middle))
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    found = np.asarray(jax.jit(lambda one: least_share(slope, one))(jnp.ones(COUNT)))
+    share = cost(found) / cost(low)
+    assert np.min(share) > 0.0 and np.median(share) > 0.999
+    assert np.quantile(share, 0.1) > 0.4

@@ -1,13 +1,24 @@
-"""Planes between shapes, found from tables of the hulls of meshes."""
+"""Bounds of shapes, planes between them, and the farthest vertices of hulls."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import mujoco
 import numpy as np
 import pytest
+import solids
+from hypothesis import given, strategies as st
 
 import eqsim
-from eqsim.collision._bounds import hull_changes, shape_boxes
+from eqsim import load_mjcf
+from eqsim.collision._bounds import (
+    bounding_radius,
+    hull_changes,
+    shape_boxes,
+    shape_extents,
+    UNBOUNDED,
+)
+from eqsim.collision._convex_shapes import Core, Corner
 from eqsim.collision._direction_tables import (
     CELLS,
     corner_directions,
@@ -16,10 +27,46 @@ from eqsim.collision._direction_tables import (
     TABLE_SIZE,
 )
 from eqsim.collision._polytope_distance import ConvexBound, find_plane
-from eqsim.collision.points import Shape
+from eqsim.collision.points import hull_tables, Hulls, Shape
 from eqsim.kinematics.link_motion import Pose
 from eqsim.model import GeomKind
 from eqsim.spatial import Mat3, Vec3, vec3
+
+
+SHAPES = """
+<mujoco><asset>{meshes}</asset><worldbody>
+  <geom type="plane" size="1 1 1" pos="0 0 -9"/>
+  <geom type="sphere" size=".3" {apart}/><geom type="capsule" size=".3 .4" {apart}/>
+  <geom type="ellipsoid" size=".3 .5 .4" {apart}/><geom type="box" size=".3 .4 .5" {apart}/>
+  <geom type="cylinder" size=".3 .4" {apart}/>
+  <geom type="mesh" mesh="corner" {apart}/><geom type="mesh" mesh="cube"/>
+</worldbody></mujoco>"""
+
+
+def test_bounds():
+    meshes = solids.mesh("corner", *solids.corner()) + solids.mesh("cube", solids.CUBE)
+    text = SHAPES.format(meshes=meshes, apart=solids.APART)
+    sys, model = load_mjcf(text), mujoco.MjModel.from_xml_string(text)
+    radius = jax.jit(bounding_radius)(sys)
+    half = np.stack(jax.jit(shape_extents)(sys), axis=-1)
+    assert radius[0] == UNBOUNDED and np.all(half[0] == UNBOUNDED)
+    np.testing.assert_allclose(radius[1:6], model.geom_rbound[1:6])
+    for geom, own in ((6, sys.mesh("corner")), (7, sys.mesh("cube"))):
+        parts = sys.meshes.hull(own.index), sys.meshes.others(own.index)
+        points = np.concatenate([np.asarray(x) for x in parts])
+        farthest = np.max(np.linalg.norm(points, axis=1))
+        np.testing.assert_allclose(radius[geom], farthest, rtol=1e-12)
+        np.testing.assert_allclose(half[geom], np.max(np.abs(points), axis=0))
+    boxes = [
+        [0.3] * 3,
+        [0.3, 0.3, 0.7],
+        [0.3, 0.5, 0.4],
+        [0.3, 0.4, 0.5],
+        [0.3, 0.3, 0.4],
+    ]
+    np.testing.assert_allclose(half[1:6], boxes)
+    zero = jax.grad(lambda s: bounding_radius(s).sum())(sys)
+    assert not any(np.any(x) for x in jax.tree.leaves(zero))
 
 
 def robot():
@@ -182,11 +229,73 @@ def test_shapes_with_a_plane_are_apart(kinds):
 
 def test_no_plane_for_numbers_that_are_not_finite():
     """Poses that are not finite have no plane, and the search ends."""
-    rot = Mat3(*jnp.asarray(np.eye(3)).reshape(9, 1))
-    for value in (np.nan, np.inf):
+    rot, sizes = Mat3(*jnp.asarray(np.eye(3)).reshape(9, 1)), vec3(jnp.ones((1, 3)))
+    kinds = GeomKind.MESH, GeomKind.MESH
+
+    @jax.jit
+    def find(value):
         poses = [Pose(rot, Vec3(*jnp.full((3, 1), x))) for x in (0.0, value)]
-        sizes = vec3(jnp.ones((1, 3)))
         shapes = [bound(SYS, GeomKind.MESH, k, poses[k], sizes) for k in (0, 1)]
-        kinds = GeomKind.MESH, GeomKind.MESH
-        always = jnp.ones((1,), bool)
-        assert not bool(find_plane(kinds, *shapes, jnp.zeros((1,)), always)[0])
+        return find_plane(kinds, *shapes, jnp.zeros((1,)), jnp.ones((1,), bool))[0]
+
+    assert not find(np.nan) and not find(np.inf)
+
+
+def hulls(kind):
+    """Return a robot with one mesh of many vertices."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(200, 3))
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    if kind == "slab":
+        # Two large polygons with many corners, and vertices within.
+        points = np.concatenate([points[:, :2], points[:, :2]])
+        height = np.repeat([-0.1, 0.1], 200)
+        points = np.column_stack([points, height])
+    if kind == "needle":
+        points = points * [1.0, 0.01, 0.01]
+    text = " ".join(f"{x:.6f}" for x in points.ravel())
+    return eqsim.load_mjcf(
+        f'<mujoco><asset><mesh name="m" vertex="{text}"/></asset><worldbody><body>'
+        '<freejoint/><geom type="mesh" mesh="m"/></body></worldbody></mujoco>'
+    )
+
+
+def support(sys, direction, near=None):
+    points, polygons = hull_tables(sys)
+    start, end = sys.meshes.hulls.span(0)
+    column = lambda number: jnp.array([number], jnp.int32)
+    own = Hulls(points, column(start), column(end - start), polygons, column(0))
+    core = Core(GeomKind.MESH, vec3(jnp.ones((1, 3))), own)
+    corner = core.support(Vec3(*(x[None] for x in direction)), near)
+    return corner.number[0]
+
+
+@pytest.mark.parametrize("kind", ("ball", "slab", "needle"))
+@pytest.mark.quick_cases("slab")
+def test_farthest(kind):
+    """No vertex lies farther than the one that is found, whichever the search begins with."""
+    sys = hulls(kind)
+    vertices = np.asarray(sys.meshes.vertices)
+    assert hull_tables(sys)[1].most_vertices > 24
+    directions = np.random.default_rng(1).normal(size=(300, 3))
+    corners = corner_directions()[::7]
+    directions = np.concatenate([directions, np.eye(3), -np.eye(3), corners])
+    heights = directions @ vertices.T
+    for first in (None, 0, 5, len(vertices) - 1):
+        near = first if first is None else Corner(jnp.array([first], jnp.int32), None)
+        search = lambda d, near=near: support(sys, d, near)
+        found = np.asarray(jax.jit(jax.vmap(search))(jnp.asarray(directions)))
+        own = np.take_along_axis(heights, found[:, None], 1)[:, 0]
+        np.testing.assert_allclose(own, heights.max(axis=1), rtol=0, atol=1e-12)
+
+
+@given(
+    st.sampled_from([0.0, np.nan, np.inf, -np.inf, 1e-300, 1e300]), st.integers(0, 2)
+)
+@pytest.mark.slow
+def test_ends(value, axis):
+    """Directions that are zero or not finite lead to some vertex."""
+    sys = hulls("ball")
+    direction = jnp.zeros(3).at[axis].set(value)
+    number = int(jax.jit(lambda d: support(sys, d))(direction))
+    assert 0 <= number < len(sys.meshes.vertices)
