@@ -1,6 +1,7 @@
 """Contact points of a robot, from its coordinates."""
 
-from eqsim.collision import contact_plan, detect, geom_frames
+from eqsim.collision import contact_plan, detect
+from eqsim.collision.detection import geom_frames
 from eqsim.kinematics.link_motion import frames, kinematics
 from eqsim.model import tree
 from eqsim.spatial import Vec3

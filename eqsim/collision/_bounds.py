@@ -9,11 +9,12 @@ import jax.tree_util as jtu
 import numpy as np
 from jax import lax
 
-from ..model import GeomKind, ShapeKind, System
+from ..model import GeomKind, System
 from ..model.arrays import concatenate, put, take, take_or_zero
-from ..model.kinds import AnyKind
+from ..model.kinds import AnyKind, ShapeKind
 from ..model.meshes import REFERENCE_SIZE
-from ..spatial import safe_sqrt, Vec3, vec3
+from ..spatial import safe_sqrt, Vec3
+from ..spatial.vectors import vec3
 from .points import half_extents
 
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from .._primitive import are_rows_together
 from .._separate import separate
-from ..model import Collider, collider_of, GeomKind, register_collider
+from ..model import Collider, GeomKind, register_collider
 from ..model.kinds import AnyKind
+from ..model.pairs import collider_of
 from ..spatial import Mat3, Vec3
 from ._boxes import box_box, capsule_box
 from ._convex import convex_points

@@ -31,8 +31,9 @@ from .._lists import (
 )
 from .._primitive import are_rows_together
 from ..kinematics.link_motion import Kinematics, Pose, take_poses
-from ..model import collider_of, GeomKind, System
+from ..model import GeomKind, System
 from ..model.arrays import take
+from ..model.pairs import collider_of
 from ..spatial import Mat3, Vec3
 from ._bounds import hull_changes, shape_boxes
 from ._convex_shapes import WITH_BALL

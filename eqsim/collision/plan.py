@@ -4,16 +4,9 @@ import dataclasses
 import functools as ft
 from collections.abc import Callable, Sequence
 
-from ..model import (
-    candidate_pairs,
-    collider_of,
-    GeomKind,
-    JointKind,
-    System,
-    Transmission,
-    tree,
-)
+from ..model import candidate_pairs, GeomKind, JointKind, System, Transmission, tree
 from ..model.kinds import AnyKind
+from ..model.pairs import collider_of
 from ._direction_tables import TABLE_SIZE
 
 

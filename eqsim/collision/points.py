@@ -12,10 +12,11 @@ from jax import lax
 
 from .._loops import each_row
 from ..kinematics.link_motion import Pose
-from ..model import Collider, GeomKind, HullGraph, ShapeKind, System
+from ..model import Collider, GeomKind, HullGraph, System
 from ..model.arrays import per_row
-from ..model.kinds import AnyKind
-from ..spatial import Mat3, safe_sqrt, Vec3, vec3
+from ..model.kinds import AnyKind, ShapeKind
+from ..spatial import Mat3, safe_sqrt, Vec3
+from ..spatial.vectors import vec3
 from ._direction_tables import direction_tables
 
 

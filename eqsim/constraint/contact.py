@@ -29,10 +29,11 @@ from .._lists import (
     write_rows,
 )
 from .._primitive import symbolic_jvp
-from ..collision import contact_plan, ContactPlan, ContactPoints, split_plan
+from ..collision import contact_plan
 from ..collision.narrow_phase import shared_hulls
 from ..collision.pair_lists import PairList
-from ..collision.plan import ListPlan, PairGroup
+from ..collision.plan import ContactPlan, ListPlan, PairGroup, split_plan
+from ..collision.points import ContactPoints
 from ..dynamics.weights import InverseWeights
 from ..kinematics.link_motion import dof_axes, Kinematics
 from ..model import System, Tree, tree

@@ -16,11 +16,15 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
-from ..collision import contact_plan, ContactPlan, ContactPoints, pair_margins
-from ..collision.plan import MOST_ANCHORED, pair_dimension, pair_priority
+from ..collision import contact_plan
+from ..collision.detection import pair_margins
+from ..collision.plan import ContactPlan, MOST_ANCHORED, pair_dimension, pair_priority
+from ..collision.points import ContactPoints
 from ..model import Cone, System
 from ..model.arrays import concatenate, per_row, take, take_or_zero
-from ..spatial import at_least, at_most, Force, force_at, Motion, Vec3
+from ..spatial import Force, Motion, Vec3
+from ..spatial.clamps import at_least, at_most
+from ..spatial.vectors import force_at
 from .costs import (
     AbstractCost,
     Elliptic,

@@ -36,7 +36,8 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 
-from ..spatial import at_least, clamp, safe_sqrt
+from ..spatial import clamp, safe_sqrt
+from ..spatial.clamps import at_least
 
 
 Residual = tuple[Any, ...]

@@ -26,16 +26,9 @@ from ..kinematics.link_motion import (
 )
 from ..model import EqualityKind, System, Tree, tree
 from ..model.arrays import concatenate, take, take_or_zero
-from ..spatial import (
-    Mat3,
-    matrix_quaternion,
-    Motion,
-    quaternion_matrix,
-    safe_sqrt,
-    Vec3,
-    vec3,
-)
-from ..spatial.rotations import normalize4
+from ..spatial import Mat3, Motion, quaternion_matrix, safe_sqrt, Vec3
+from ..spatial.rotations import matrix_quaternion, normalize4
+from ..spatial.vectors import vec3
 from .costs import columns, impedance, Softness, softness, stiffness_weight, TwoSided
 from .record import AbstractConstraint, RobotData
 from .rows import AbstractRows, Rows, sparse_jacobian

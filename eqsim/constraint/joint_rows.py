@@ -17,7 +17,8 @@ from ..dynamics.weights import InverseWeights
 from ..kinematics.tendon_paths import jacobian_rate, tendon_dofs
 from ..model import EqualityKind, JointKind, System, tree
 from ..model.arrays import accumulate, put, take, take_or_zero
-from ..spatial import at_least, logarithm, Vec3
+from ..spatial import logarithm, Vec3
+from ..spatial.clamps import at_least
 from ..spatial.rotations import normalize4, zero_length
 from .costs import (
     columns,

@@ -40,7 +40,8 @@ from ..collision.points import (
 from ..kinematics.link_motion import dof_axes, Pose
 from ..model import Cone, HullGraph, System, Tree, tree
 from ..model.arrays import take
-from ..spatial import Force, Mat3, Motion, Vec3, vec3
+from ..spatial import Force, Mat3, Motion, Vec3
+from ..spatial.vectors import vec3
 from ._contact_solver import (
     ContactRowList,
     for_each_contact,

@@ -43,7 +43,8 @@ from ..kinematics.link_motion import (
     Kinematics,
 )
 from ..model import Tree
-from ..spatial import Force, Motion, RigidInertia
+from ..spatial import Force, Motion
+from ..spatial.vectors import RigidInertia
 from .rows import AbstractRows, AbstractSolverRows, join, Line, Terms, total
 
 

@@ -5,7 +5,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 
-from ..collision import ContactPoints, GeomFrames, Listing
+from ..collision.detection import GeomFrames
+from ..collision.pair_lists import Listing
+from ..collision.points import ContactPoints
 from ..dynamics.actuation import Actuation
 from ..dynamics.weights import InverseWeights
 from ..kinematics.link_motion import Frames, Kinematics, Velocities

@@ -30,8 +30,8 @@ import numpy as np
 
 from ..dynamics.joint_space import lower_triangle, Places
 from ..model.arrays import accumulate, concatenate, take, take_or_zero
-from ..spatial import ArticulatedInertia, Force, force_at, Mat3, Motion, Sym3, Vec3
-from ..spatial.vectors import point_stiffness
+from ..spatial import Force, Mat3, Motion, Vec3
+from ..spatial.vectors import ArticulatedInertia, force_at, point_stiffness, Sym3
 from .costs import AbstractCost, Residual, Weights
 
 

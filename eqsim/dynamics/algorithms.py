@@ -26,9 +26,9 @@ from ..kinematics.link_motion import (
     velocities,
 )
 from ..model import check_state, State, System, Transmission, tree
-from ..spatial import quaternion_matrix, rigid_inertia, Vec3, vec3
+from ..spatial import quaternion_matrix, Vec3
 from ..spatial.rotations import normalize4
-from ..spatial.vectors import congruence, diagonal
+from ..spatial.vectors import congruence, diagonal, rigid_inertia, vec3
 from .actuation import actuation_at, actuator_compensation, gravity_compensation
 from .articulated import factor, project, solve
 from .joint_space import joint_space_matrix

@@ -32,19 +32,20 @@ from ..kinematics.link_motion import (
 )
 from ..model import System, Tree
 from ..model.arrays import accumulate, concatenate, take
-from ..spatial import (
+from ..spatial import Force, Motion, quaternion_matrix, Vec3
+from ..spatial.rotations import normalize4
+from ..spatial.vectors import (
     ArticulatedInertia,
-    Force,
-    Motion,
-    quaternion_matrix,
+    congruence,
+    diagonal,
+    free_factor,
+    free_solve,
+    FreeFactor,
     rigid_inertia,
     RigidInertia,
     Sym3,
-    Vec3,
     vec3,
 )
-from ..spatial.rotations import normalize4
-from ..spatial.vectors import congruence, diagonal, free_factor, free_solve, FreeFactor
 
 
 # Inertias.

@@ -25,19 +25,10 @@ from ..kinematics.link_motion import Frames, Pose, quaternions
 from ..model import GeomKind, System
 from ..model.arrays import per_row, take
 from ..model.kinds import AnyKind
-from ..spatial import (
-    at_least,
-    at_most,
-    Force,
-    Mat3,
-    Motion,
-    quaternion_matrix,
-    safe_sqrt,
-    Vec3,
-    vec3,
-)
+from ..spatial import Force, Mat3, Motion, quaternion_matrix, safe_sqrt, Vec3
+from ..spatial.clamps import at_least, at_most
 from ..spatial.rotations import normalize4
-from ..spatial.vectors import Matrix6, matrix_from_columns
+from ..spatial.vectors import Matrix6, matrix_from_columns, vec3
 
 
 # MuJoCo: links of less mass feel no fluid, kg.

@@ -10,15 +10,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from ..kinematics.coordinates import dof_joints
-from ..model import (
-    Activation,
-    ActivationState,
-    ActuatorStructure,
-    Bias,
-    Gain,
-    System,
-    Transmission,
-)
+from ..model import Activation, ActivationState, Bias, Gain, System, Transmission
+from ..model.actuators import ActuatorStructure
 from ..model.arrays import (
     accumulate,
     concatenate,

@@ -24,7 +24,8 @@ import numpy as np
 from ..kinematics.link_motion import ascend, dof_order
 from ..model import Tree
 from ..model.arrays import take, take_or_zero
-from ..spatial import ArticulatedInertia, Motion
+from ..spatial import Motion
+from ..spatial.vectors import ArticulatedInertia
 
 
 # Linear systems.

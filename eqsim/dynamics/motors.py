@@ -6,14 +6,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..model import (
-    ActivationState,
-    ActuatorStructure,
-    Control,
-    DCMotors,
-    MuscleActivations,
-    Muscles,
-)
+from ..model import ActivationState, Control, DCMotors, Muscles
+from ..model.actuators import ActuatorStructure, MuscleActivations
 from ..model.arrays import per_row, replace, take, take_or_zero
 from ..spatial import clamp
 from .actuator_slots import addresses, control_index, integral_rate, state_index

@@ -24,24 +24,17 @@ from ..kinematics.link_motion import (
 )
 from ..model import JointKind, System, Transmission, Tree, tree
 from ..model.arrays import accumulate, concatenate, per_row, take
-from ..spatial import (
-    Force,
-    force_at,
-    Mat3,
-    Motion,
-    quaternion_matrix,
-    RigidInertia,
-    safe_sqrt,
-    Vec3,
-    vec3,
-)
+from ..spatial import Force, Mat3, Motion, quaternion_matrix, safe_sqrt, Vec3
 from ..spatial.rotations import normalize4
 from ..spatial.vectors import (
     congruence,
     diagonal,
+    force_at,
     full_matrix6,
     Matrix6,
     point_stiffness,
+    RigidInertia,
+    vec3,
 )
 from .actuator_slots import addresses
 from .articulated import link_centers, node_bodies, node_inertias

@@ -23,27 +23,12 @@ from ..kinematics.link_motion import (
     take_poses,
 )
 from ..kinematics.tendon_paths import tendon_frames, tendon_kinematics, TendonFrames
-from ..model import (
-    Actuators,
-    ActuatorStructure,
-    JointKind,
-    Joints,
-    System,
-    Transmission,
-    Tree,
-)
-from ..model.actuators import on_joint
+from ..model import Actuators, JointKind, Joints, System, Transmission, Tree
+from ..model.actuators import ActuatorStructure, on_joint
 from ..model.arrays import accumulate, concatenate, put, take
-from ..spatial import (
-    Force,
-    force_at,
-    logarithm,
-    matrix_quaternion,
-    quaternion_matrix,
-    safe_sqrt,
-    Vec3,
-)
-from ..spatial.rotations import normalize4
+from ..spatial import Force, logarithm, quaternion_matrix, safe_sqrt, Vec3
+from ..spatial.rotations import matrix_quaternion, normalize4
+from ..spatial.vectors import force_at
 from .actuator_slots import addresses
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from ..kinematics.link_motion import ascend, dof_order, Frames, Kinematics
 from ..model import JointKind, System, Transmission, Tree
 from ..model.arrays import accumulate, per_row, put, take, take_or_zero
-from ..spatial import ArticulatedInertia, Force, Mat3, Motion, RigidInertia, skew, Vec3
-from ..spatial.vectors import Matrix6
+from ..spatial import Force, Mat3, Motion, Vec3
+from ..spatial.vectors import ArticulatedInertia, Matrix6, RigidInertia, skew
 from .actuation import Actuation, velocity_gain
 from .fluid import Ellipsoids
 from .joint_space import carries

@@ -35,8 +35,14 @@ from ..kinematics.link_motion import (
 from ..kinematics.tendon_paths import tendon_frames, tendon_kinematics
 from ..model import System, Tree
 from ..model.arrays import accumulate, concatenate, per_row, put, take
-from ..spatial import ArticulatedInertia, Force, Mat3, Motion, Sym3, Vec3
-from ..spatial.vectors import free_solve, FreeFactor, matrix_from_columns
+from ..spatial import Force, Mat3, Motion, Vec3
+from ..spatial.vectors import (
+    ArticulatedInertia,
+    free_solve,
+    FreeFactor,
+    matrix_from_columns,
+    Sym3,
+)
 from .articulated import Factor, factor, link_centers, node_inertias, NodeBodies, solve
 from .passive import armature
 from .tendon_forces import (

@@ -20,14 +20,8 @@ from .. import kinematics
 from ..kinematics import forward
 from ..model import SensorKind, State, System
 from ..pipelines import Generalized
-from ..spatial import (
-    integrate as turn,
-    logarithm,
-    Mat3,
-    matrix_quaternion,
-    multiply,
-    Vec3,
-)
+from ..spatial import integrate as turn, logarithm, Mat3, multiply, Vec3
+from ..spatial.rotations import matrix_quaternion
 from ._unknowns import (
     AbstractPrior,
     AbstractTransform,

@@ -10,7 +10,8 @@ from jaxtyping import Array, Float
 from .._errors import check_numbers
 from ..model import System
 from ..model.arrays import as_array
-from ..spatial import Mat3, matrix_quaternion, quaternion_matrix
+from ..spatial import Mat3, quaternion_matrix
+from ..spatial.rotations import matrix_quaternion
 from ._unknowns import (
     AbstractPrior,
     AbstractTransform,

@@ -12,9 +12,9 @@ from .._batching import batch_last
 from .._errors import check_shape
 from ..model import check_state, System, Tree, tree
 from ..model.arrays import accumulate, put, take
-from ..spatial import Motion, quaternion_matrix, Vec3, vec3
+from ..spatial import Motion, quaternion_matrix, Vec3
 from ..spatial.rotations import normalize4
-from ..spatial.vectors import stack
+from ..spatial.vectors import stack, vec3
 from .link_motion import (
     ascend,
     descend,

@@ -14,16 +14,9 @@ import jax.tree_util as jtu
 
 from ..model import JointKind, System, Tree
 from ..model.arrays import accumulate, concatenate, per_row, take, take_or_zero
-from ..spatial import (
-    axis_angle_matrix,
-    Mat3,
-    Motion,
-    quaternion_matrix,
-    safe_sqrt,
-    Vec3,
-    vec3,
-)
-from ..spatial.rotations import normalize4
+from ..spatial import Mat3, Motion, quaternion_matrix, safe_sqrt, Vec3
+from ..spatial.rotations import axis_angle_matrix, normalize4
+from ..spatial.vectors import vec3
 
 
 # Facts about the tree.

@@ -19,8 +19,9 @@ from .._batching import batch_last
 from ..model import check_state, GeomKind, JointKind, System, Tree, tree, WrapKind
 from ..model.arrays import accumulate, concatenate, per_row, take
 from ..model.parts import Path
-from ..spatial import Force, force_at, safe_sqrt, Vec3
+from ..spatial import Force, safe_sqrt, Vec3
 from ..spatial.rotations import zero_length
+from ..spatial.vectors import force_at
 from ._wrapping import wrap
 from .coordinates import advance
 from .frames import attached_frames, carriers

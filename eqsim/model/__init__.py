@@ -35,7 +35,6 @@ from ._validate import (
 )
 from .actuators import (
     Actuators as Actuators,
-    ActuatorStructure as ActuatorStructure,
     DCMotors as DCMotors,
     MuscleActivations as MuscleActivations,
     Muscles as Muscles,
@@ -54,7 +53,6 @@ from .kinds import (
     Integrator as Integrator,
     JointKind as JointKind,
     register_shape as register_shape,
-    ShapeKind as ShapeKind,
     Transmission as Transmission,
     WrapKind as WrapKind,
 )
@@ -67,7 +65,6 @@ from .meshes import (
 from .pairs import (
     candidate_pairs as candidate_pairs,
     Collider as Collider,
-    collider_of as collider_of,
     register_collider as register_collider,
 )
 from .parts import (
@@ -91,5 +88,4 @@ from .sensor_kinds import (
     SensorKind as SensorKind,
     SensorObject as SensorObject,
     Sensors as Sensors,
-    Stage as Stage,
 )

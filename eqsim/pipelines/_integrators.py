@@ -53,9 +53,16 @@ from ..kinematics.link_motion import (
 )
 from ..model import Integrator, JointKind, System, Tree, tree
 from ..model.arrays import concatenate, take
-from ..spatial import ArticulatedInertia, Force, Mat3, Motion, Vec3
+from ..spatial import Force, Mat3, Motion, Vec3
 from ..spatial.rotations import rotation_rate
-from ..spatial.vectors import congruence, diagonal, full_matrix6, Matrix6, solve6
+from ..spatial.vectors import (
+    ArticulatedInertia,
+    congruence,
+    diagonal,
+    full_matrix6,
+    Matrix6,
+    solve6,
+)
 from .forward_dynamics import forward_dynamics, Prepared, StepInputs
 
 

@@ -6,23 +6,22 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..collision import split_plan
+from ..collision.plan import split_plan
 from ..constraint import (
     AbstractConstraint,
     BallLimit,
     Connect,
     Contact,
-    contact_wrenches_in_world,
     JointLimit,
     RobotData,
     TendonEquality,
     TendonFriction,
-    TendonInertia,
     TendonLimit,
     Weld,
 )
 from ..constraint.contact import (
     contact_report,
+    contact_wrenches_in_world,
     ContactReport,
     DensePoints,
     report_facts,
@@ -31,7 +30,7 @@ from ..constraint.contact import (
 from ..constraint.contact_rows import with_world
 from ..constraint.costs import onset, Residual
 from ..constraint.equalities import both_ends, end_links, select_movable, weld_torques
-from ..constraint.joint_rows import coupling_tensions
+from ..constraint.joint_rows import coupling_tensions, TendonInertia
 from ..constraint.listed_contacts import ListedContacts
 from ..constraint.newton import ByKind, node_motion
 from ..dynamics.actuator_slots import addresses
@@ -41,17 +40,20 @@ from ..kinematics.link_motion import link_poses
 from ..kinematics.tendon_paths import tendon_kinematics, tendon_pulls
 from ..model import EqualityKind, SensorKind, System, Transmission, tree, WrapKind
 from ..model.arrays import accumulate, concatenate, put, take, take_or_zero
-from ..sensors import (
+from ..sensors.sensor_inputs import (
     AppliedWrenches,
     LimitForces,
+    SensorInputs,
+    SolvedForces,
+)
+from ..sensors.sensor_values import (
     needs_actuators,
     needs_contacts,
     needs_solution,
     sensor_values,
-    SensorInputs,
-    SolvedForces,
 )
-from ..spatial import Force, force_at, Vec3, vec3
+from ..spatial import Force, Vec3
+from ..spatial.vectors import force_at, vec3
 from .forward_dynamics import (
     actuators,
     contact_constants,

@@ -11,23 +11,13 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from .._primitive import AbstractPattern, AbstractPatterned, Pattern
-from ..collision import (
-    contact_plan,
-    detect,
-    geom_frames,
-    GeomFrames,
-    list_contacts,
-    split_frames,
-    split_plan,
-)
-from ..constraint import (
-    AbstractConstraint,
-    Contact,
-    RobotData,
-    tendon_inertia_rows,
-    TendonInertia,
-)
+from ..collision import contact_plan, detect
+from ..collision.detection import geom_frames, GeomFrames, split_frames
+from ..collision.pair_lists import list_contacts
+from ..collision.plan import split_plan
+from ..constraint import AbstractConstraint, Contact, RobotData
 from ..constraint.costs import LAST_ONSET
+from ..constraint.joint_rows import tendon_inertia_rows, TendonInertia
 from ..constraint.newton import (
     ByKind,
     constrained,

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from .._lists import read_rows_of, table_rows
-from ..collision import contact_plan, ContactPlan
+from ..collision import contact_plan
+from ..collision.plan import ContactPlan
 from ..constraint.contact import ContactReport
 from ..kinematics.frames import carriers
 from ..model import (
@@ -23,9 +24,9 @@ from ..model.arrays import concatenate
 from ..model.sensor_kinds import Attachment
 from ..spatial import Mat3, safe_sqrt, Vec3
 from ._distances import repeat, select, site_shape
-from ._inputs import SensorInputs
 from ._rays import inside, Ray, ray_shape
 from ._subtrees import subtrees
+from .sensor_inputs import SensorInputs
 
 
 # Pairs whose contacts a contact sensor can report, and their order: static structure.

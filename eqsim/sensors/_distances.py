@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..collision import nearest_points, with_hulls
+from ..collision.detection import nearest_points, with_hulls
 from ..collision.primitives import Shape
 from ..kinematics.frames import carriers
 from ..kinematics.link_motion import take_poses
@@ -15,10 +15,11 @@ from ..model.arrays import concatenate, take
 from ..model.kinds import require_known
 from ..model.pairs import is_measured
 from ..model.sensor_kinds import Attachment
-from ..spatial import Vec3, vec3
+from ..spatial import Vec3
+from ..spatial.vectors import vec3
 from ._frame_sensors import object_poses
-from ._inputs import SensorInputs
 from ._rays import Hit, inside, Ray, ray_height_field, ray_mesh, ray_shape
+from .sensor_inputs import SensorInputs
 
 
 def site_shape(sys: System, now: SensorInputs, site: int) -> Shape:

@@ -18,10 +18,10 @@ from ..kinematics.link_motion import (
 from ..model import JointKind, SensorKind, SensorObject, System, tree
 from ..model.arrays import concatenate, per_row, take, take_or_zero
 from ..model.sensor_kinds import Attachment
-from ..spatial import Motion, multiply, safe_sqrt, Vec3, vec3
+from ..spatial import Motion, multiply, safe_sqrt, Vec3
 from ..spatial.rotations import normalize4
-from ..spatial.vectors import stack
-from ._inputs import SensorInputs
+from ..spatial.vectors import stack, vec3
+from .sensor_inputs import SensorInputs
 
 
 class Rates(NamedTuple):

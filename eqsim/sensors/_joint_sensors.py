@@ -5,13 +5,14 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from ..constraint import ball_rotations, limited_balls, limited_joints
+from ..constraint.joint_rows import ball_rotations, limited_balls, limited_joints
 from ..kinematics.tendon_paths import tendon_frames, tendon_kinematics, TendonKinematics
 from ..model import JointKind, SensorKind, System, Transmission, tree
 from ..model.arrays import take
-from ..spatial import at_least, Vec3
+from ..spatial import Vec3
+from ..spatial.clamps import at_least
 from ..spatial.rotations import normalize4
-from ._inputs import SensorInputs
+from .sensor_inputs import SensorInputs
 
 
 def _joints(sys: System, chosen: Sequence[int]) -> list[int]:

@@ -12,7 +12,8 @@ from jax import lax
 from ..collision.primitives import Shape, unit
 from ..model import GeomKind, HeightFields, Meshes
 from ..model.arrays import take
-from ..spatial import clamp, Vec3, vec3
+from ..spatial import clamp, Vec3
+from ..spatial.vectors import vec3
 
 
 # Intersections of rays with shapes, and tests for points inside shapes.

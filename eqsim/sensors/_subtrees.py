@@ -10,10 +10,10 @@ from ..kinematics.frames import attached_frames, carriers
 from ..kinematics.link_motion import Pose, take_poses
 from ..model import SensorKind, System, tree
 from ..model.arrays import take, take_or_zero
-from ..spatial import Sym3, Vec3
-from ..spatial.vectors import congruence, diagonal, stack
+from ..spatial import Vec3
+from ..spatial.vectors import congruence, diagonal, stack, Sym3
 from ._frame_sensors import accelerations_at, object_link, object_poses
-from ._inputs import SensorInputs
+from .sensor_inputs import SensorInputs
 
 
 @ft.lru_cache(maxsize=256)

@@ -15,13 +15,12 @@ from ..model import (
     Gain,
     JointKind,
     Joints,
-    MuscleActivations,
     Muscles,
     PIDs,
     System,
     Transmission,
 )
-from ..model.actuators import velocity_gains
+from ..model.actuators import MuscleActivations, velocity_gains
 from ._random_parts import Plan
 
 

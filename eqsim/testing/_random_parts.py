@@ -19,9 +19,9 @@ from ..model import (
     Meshes,
     MeshSurfaces,
     Pairs,
-    ShapeKind,
     System,
 )
+from ..model.kinds import ShapeKind
 from ..model.meshes import reference_vertices
 from ..model.pairs import touching_kinds
 

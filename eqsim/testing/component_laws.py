@@ -19,7 +19,8 @@ from jaxtyping import Array, Float
 
 from .._batching import batch_last
 from .._kernels import recorded_fallbacks
-from ..collision import contact_plan, detect, geom_frames
+from ..collision import contact_plan, detect
+from ..collision.detection import geom_frames
 from ..constraint import AbstractConstraint, AbstractRows, RobotData
 from ..constraint.newton import node_motion, Problem
 from ..constraint.rows import Terms, total
@@ -36,7 +37,8 @@ from ..pipelines.forward_dynamics import (
     Settings,
     StepInputs,
 )
-from ..spatial import Mat3, matrix_quaternion, multiply, quaternion_matrix
+from ..spatial import Mat3, multiply, quaternion_matrix
+from ..spatial.rotations import matrix_quaternion
 from ..spatial.vectors import stack
 from .comparisons import (
     check_gradients,

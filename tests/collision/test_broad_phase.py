@@ -30,7 +30,8 @@ from eqsim.collision._polytope_distance import ConvexBound, find_plane
 from eqsim.collision.points import hull_tables, Hulls, Shape
 from eqsim.kinematics.link_motion import Pose
 from eqsim.model import GeomKind
-from eqsim.spatial import Mat3, Vec3, vec3
+from eqsim.spatial import Mat3, Vec3
+from eqsim.spatial.vectors import vec3
 
 
 SHAPES = """

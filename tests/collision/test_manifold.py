@@ -22,7 +22,8 @@ from scipy.spatial.transform import Rotation
 from eqsim._batching import batch_last
 from eqsim.collision.points import Hulls, polygons_of, Shape
 from eqsim.kinematics.link_motion import Pose
-from eqsim.model import collider_of, GeomKind
+from eqsim.model import GeomKind
+from eqsim.model.pairs import collider_of
 from eqsim.spatial import Mat3, Vec3
 from eqsim.spatial.vectors import stack
 

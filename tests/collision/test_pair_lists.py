@@ -12,13 +12,10 @@ import pytest
 import eqsim
 from eqsim._batching import batch_last, full_batch
 from eqsim._primitive import rows_together
-from eqsim.collision import (
-    contact_plan,
-    in_contact,
-    list_contacts,
-    split_frames,
-    split_plan,
-)
+from eqsim.collision import contact_plan, in_contact
+from eqsim.collision.detection import split_frames
+from eqsim.collision.pair_lists import list_contacts
+from eqsim.collision.plan import split_plan
 from eqsim.kinematics.link_motion import frames, kinematics
 from eqsim.model import tree
 from eqsim.testing import check_kernels

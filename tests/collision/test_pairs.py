@@ -14,7 +14,8 @@ from scipy.spatial.transform import Rotation
 
 from eqsim.collision import Shape
 from eqsim.kinematics.link_motion import Pose
-from eqsim.model import collider_of, GeomKind
+from eqsim.model import GeomKind
+from eqsim.model.pairs import collider_of
 from eqsim.spatial import Mat3, Vec3
 from eqsim.spatial.vectors import stack
 

@@ -10,7 +10,8 @@ from scipy.spatial.transform import Rotation
 
 import eqsim
 from eqsim._batching import batch_last
-from eqsim.collision import nearest_points, pair_points, Shape
+from eqsim.collision import Shape
+from eqsim.collision.detection import nearest_points, pair_points
 from eqsim.collision.primitives import _nearest
 from eqsim.kinematics.link_motion import Pose
 from eqsim.model import GeomKind

@@ -3,28 +3,23 @@
 import jax.numpy as jnp
 import numpy as np
 
-from eqsim.spatial import (
-    ArticulatedInertia,
-    Force,
-    force_at,
-    Mat3,
-    Motion,
-    rigid_inertia,
-    skew,
-    Sym3,
-    Vec3,
-    vec3,
-)
+from eqsim.spatial import Force, Mat3, Motion, Vec3
 from eqsim.spatial.vectors import (
+    ArticulatedInertia,
     cholesky_factor,
     cholesky_solve,
     congruence,
     diagonal,
+    force_at,
     free_factor,
     free_solve,
     matrix_from_columns,
     point_stiffness,
+    rigid_inertia,
+    skew,
     stack,
+    Sym3,
+    vec3,
 )
 
 

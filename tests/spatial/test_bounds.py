@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from eqsim.spatial import at_least, at_most, clamp, outside, positive_part
+from eqsim.spatial import clamp, outside, positive_part
+from eqsim.spatial.clamps import at_least, at_most
 
 
 numbers = st.sampled_from((-2.0, -1.0, 0.0, 0.5, 1.0, 3.0))

@@ -8,7 +8,6 @@ from helpers import check_gradients
 from scipy.spatial.transform import Rotation
 
 from eqsim.spatial import (
-    axis_angle_matrix,
     exponential,
     integrate,
     logarithm,
@@ -17,7 +16,7 @@ from eqsim.spatial import (
     safe_sqrt,
     Vec3,
 )
-from eqsim.spatial.rotations import normalize4, rotation_rate
+from eqsim.spatial.rotations import axis_angle_matrix, normalize4, rotation_rate
 
 
 RNG = np.random.default_rng(0)

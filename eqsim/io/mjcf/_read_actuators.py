@@ -12,12 +12,11 @@ from ...model import (
     Control,
     DCMotors,
     Gain,
-    MuscleActivations,
     Muscles,
     PIDs,
     Transmission,
 )
-from ...model.actuators import velocity_gains
+from ...model.actuators import MuscleActivations, velocity_gains
 from ._table import as_tuple, LAWS, MUSCLE, read_fields
 from .mujoco_names import element_names, Flags, kind_names
 

@@ -7,23 +7,16 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ...collision import ContactPlan, ContactPoints
-from ...constraint import Friction, limited_balls, limited_joints
+from ...collision.plan import ContactPlan
+from ...collision.points import ContactPoints
+from ...constraint import Friction
+from ...constraint.joint_rows import limited_balls, limited_joints
 from ...kinematics.coordinates import advance
 from ...model import GeomKind, System, Tree
 from ...model.arrays import accumulate, concatenate, put, take
-from ...spatial import (
-    at_least,
-    at_most,
-    Force,
-    force_at,
-    Mat3,
-    Motion,
-    outside,
-    positive_part,
-    safe_sqrt,
-    Vec3,
-)
+from ...spatial import Force, Mat3, Motion, outside, positive_part, safe_sqrt, Vec3
+from ...spatial.clamps import at_least, at_most
+from ...spatial.vectors import force_at
 from ._joints import ball_limit_gap, limit_gaps
 from ._rigid_bodies import (
     Bodies,

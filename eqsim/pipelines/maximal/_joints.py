@@ -27,22 +27,20 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 
-from ...constraint import ball_rotations
+from ...constraint.joint_rows import ball_rotations
 from ...dynamics.passive import armature, damping
 from ...kinematics.link_motion import Frames, move_joint, Pose
 from ...model import JointKind, System, Tree
 from ...model.arrays import accumulate, concatenate, take
-from ...spatial import (
+from ...spatial import clamp, Force, Motion, positive_part, Vec3
+from ...spatial.clamps import at_least, at_most
+from ...spatial.vectors import (
     ArticulatedInertia,
-    at_least,
-    at_most,
-    clamp,
-    Force,
-    Motion,
-    positive_part,
-    Vec3,
+    diagonal,
+    free_factor,
+    free_solve,
+    point_stiffness,
 )
-from ...spatial.vectors import diagonal, free_factor, free_solve, point_stiffness
 from ._rigid_bodies import (
     Bodies,
     body_layout,

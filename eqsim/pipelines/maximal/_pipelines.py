@@ -15,7 +15,8 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from ..._batching import batch_last, full_batch
-from ...collision import contact_plan, ContactPoints, detect
+from ...collision import contact_plan, detect
+from ...collision.points import ContactPoints
 from ...dynamics.actuation import actuation, ActuationInputs
 from ...dynamics.articulated import project
 from ...dynamics.force_laws import advance_activation
@@ -31,8 +32,9 @@ from ...kinematics.coordinates import advance
 from ...kinematics.link_motion import ascend, descend, joint_motion, kinematics
 from ...model import check_finite, check_state, State, System, tree
 from ...model.arrays import accumulate, as_array, concatenate, take
-from ...spatial import at_least, at_most, Force, force_at, positive_part, Vec3, vec3
-from ...spatial.vectors import stack
+from ...spatial import Force, positive_part, Vec3
+from ...spatial.clamps import at_least, at_most
+from ...spatial.vectors import force_at, stack, vec3
 from .._pipeline import (
     AbstractPipeline,
     check_max_contacts,

@@ -16,8 +16,10 @@ from jax.core import Tracer
 
 from ..._errors import check_count
 from ..._primitive import AbstractPattern, AbstractPatterned, Pattern
-from ...collision import contact_plan, geom_frames, GeomFrames
-from ...constraint import contact_dimensions, contact_friction, Friction
+from ...collision import contact_plan
+from ...collision.detection import geom_frames, GeomFrames
+from ...constraint import Friction
+from ...constraint.contact_rows import contact_dimensions, contact_friction
 from ...dynamics.actuation import actuation_constants
 from ...dynamics.articulated import (
     Factor,
@@ -42,8 +44,8 @@ from ...kinematics.link_motion import (
 )
 from ...model import JointKind, System, Tree, tree
 from ...model.arrays import concatenate, put, take
-from ...spatial import exponential, Force, Mat3, Motion, quaternion_matrix, Sym3, Vec3
-from ...spatial.vectors import cholesky_factor, cholesky_solve, congruence
+from ...spatial import exponential, Force, Mat3, Motion, quaternion_matrix, Vec3
+from ...spatial.vectors import cholesky_factor, cholesky_solve, congruence, Sym3
 from .._pipeline import AbstractPrepared
 
 

@@ -23,11 +23,13 @@ from ..kinematics.link_motion import (
     quaternions,
     take_poses,
 )
-from ..model import check_state, Collider, collider_of, GeomKind, System, tree
+from ..model import check_state, Collider, GeomKind, System, tree
 from ..model.arrays import concatenate, take
 from ..model.kinds import AnyKind
-from ..spatial import quaternion_matrix, Vec3, vec3
+from ..model.pairs import collider_of
+from ..spatial import quaternion_matrix, Vec3
 from ..spatial.rotations import normalize4
+from ..spatial.vectors import vec3
 from ._bounds import shape_extents
 from .pair_lists import list_contacts, list_frames, ListFrames
 from .plan import contact_plan, ContactPlan, split_plan

@@ -6,15 +6,16 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..dynamics.algorithms import kinetic_energy_of, potential_energy_of
-from ..model import Cutoff, SENSOR_FACTS, SensorKind, Stage, System
+from ..model import Cutoff, SENSOR_FACTS, SensorKind, System
 from ..model.arrays import take
-from ..spatial import at_least, at_most
+from ..model.sensor_kinds import Stage
+from ..spatial.clamps import at_least, at_most
 from ._contact_sensors import CONTACT_SENSORS
 from ._distances import DISTANCE_SENSORS, RAY_SENSORS
 from ._frame_sensors import FRAME_SENSORS
-from ._inputs import SensorInputs
 from ._joint_sensors import ACTUATOR_SENSORS, JOINT_SENSORS, TENDON_SENSORS
 from ._subtrees import INTERACTION_SENSORS, SUBTREE_SENSORS
+from .sensor_inputs import SensorInputs
 
 
 def potential_energies(sys: System, now: SensorInputs, chosen: Sequence[int]):
