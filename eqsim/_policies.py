@@ -126,8 +126,8 @@ class AbstractAgent(eqx.Module):
 
         **Arguments:**
 
-        - `learner`: what is learned: the state from `init`, or the part of it that the
-            agent documents. Off-policy agents of eqsim-zoo take `state.learner`, without
+        - `learner`: the state from `init`, or the part of it that is learned, as the agent
+            documents. Off-policy agents of eqsim-zoo take `state.learner`, without
             environments and replay.
         - `batch`: data of a type that the agent documents.
 

@@ -1,8 +1,12 @@
 """What MuJoCo C computes, under the names of `systems.kinematic` and `dynamic`."""
 
+import assets
 import jax
 import mujoco
 import numpy as np
+import systems
+
+from eqsim.io import write_mjcf
 
 
 def at_state(model, x, k):
@@ -91,3 +95,21 @@ def worst(ours, theirs, count):
                 error = np.max(np.abs(a - b), initial=0.0) / scale
                 errors[name] = max(errors.get(name, 0.0), float(error))
     return errors
+
+
+def check_report(report, expected, model, name):
+    """Compare a report of `systems` with MuJoCo, in all its states."""
+    x = systems.inputs(name)
+    ours = report(systems.system(name), x)
+    errors = worst(ours, lambda k: expected(model, x, k), len(x.q))
+    assert all(error < 1e-12 for error in errors.values()), errors
+
+
+def random_model(name):
+    """MuJoCo's model of a random system."""
+    return mujoco.MjModel.from_xml_string(write_mjcf(systems.system(name)))
+
+
+def file_model(name):
+    """MuJoCo's model of a file of Gymnasium."""
+    return mujoco.MjModel.from_xml_path(str(assets.path(name)))

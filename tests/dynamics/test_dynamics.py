@@ -6,12 +6,10 @@ from the agreement with MuJoCo.
 
 import functools as ft
 
-import assets
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
-import mujoco
 import numpy as np
 import pytest
 import reference
@@ -19,27 +17,22 @@ import systems
 from helpers import check_gradients, tree_allclose
 
 from eqsim import dynamics, kinematics, load_mjcf, State
-from eqsim.io import write_mjcf
 
 
 def compare(model, name):
-    x = systems.inputs(name)
-    ours = systems.dynamic_report(systems.system(name), x)
-    errors = reference.worst(ours, lambda k: reference.dynamic(model, x, k), len(x.q))
-    assert all(error < 1e-12 for error in errors.values()), errors
+    reference.check_report(systems.dynamic_report, reference.dynamic, model, name)
 
 
 @pytest.mark.parametrize("name", systems.NAMES)
 @pytest.mark.quick_cases("forest", "floating")
 def test_random_systems(name):
-    text = write_mjcf(systems.system(name))
-    compare(mujoco.MjModel.from_xml_string(text), name)
+    compare(reference.random_model(name), name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ("swimmer", "half_cheetah"))
 def test_files(name):
-    compare(mujoco.MjModel.from_xml_path(str(assets.path(name))), name)
+    compare(reference.file_model(name), name)
 
 
 # All kinds of joints are in "forest"; each robot takes long to compile.

@@ -4,10 +4,8 @@ Relations between values in one state, such as velocities by Jacobians, follow f
 agreement with MuJoCo.
 """
 
-import assets
 import jax
 import jax.numpy as jnp
-import mujoco
 import numpy as np
 import pytest
 import reference
@@ -15,27 +13,22 @@ import systems
 from helpers import check_gradients, tree_allclose
 
 from eqsim import kinematics
-from eqsim.io import write_mjcf
 
 
 def compare(model, name):
-    x = systems.inputs(name)
-    ours = systems.kinematic_report(systems.system(name), x)
-    errors = reference.worst(ours, lambda k: reference.kinematic(model, x, k), len(x.q))
-    assert all(error < 1e-12 for error in errors.values()), errors
+    reference.check_report(systems.kinematic_report, reference.kinematic, model, name)
 
 
 @pytest.mark.parametrize("name", systems.NAMES)
 @pytest.mark.quick_cases("forest", "floating")
 def test_random_systems(name):
-    text = write_mjcf(systems.system(name))
-    compare(mujoco.MjModel.from_xml_string(text), name)
+    compare(reference.random_model(name), name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ("half_cheetah", "ant"))
 def test_files(name):
-    compare(mujoco.MjModel.from_xml_path(str(assets.path(name))), name)
+    compare(reference.file_model(name), name)
 
 
 # All kinds of joints are in "forest"; each robot takes long to compile.

@@ -122,15 +122,15 @@ def test_cutoffs(scale, seed):
 SENSORS = eqx.filter_jit(lambda sys, *args: Generalized().sensors(sys, *args))
 
 
-# Numbers of both signs, positive numbers and vectors, with and without cutoff.
 CUT = """
-<mujoco><worldbody><geom type="plane" size="1 1 1" contype="0"/>
+<mujoco><worldbody><geom type="plane" size="1 1 1"/>
   <body name="b" pos="0 0 .12"><joint name="j" type="slide" axis="0 0 1"/>
-    <joint name="k" axis="0 1 0"/><geom size=".1" mass="1" contype="0"/>
+    <joint name="k" axis="0 1 0"/><geom size=".1" mass="1"/>
     <site name="s" size=".2" pos=".05 0 0"/></body></worldbody>
   <actuator><motor name="m" joint="k"/></actuator><sensor>
   <jointpos joint="j" cutoff="1"/><jointvel joint="k" cutoff="1"/>
-  <gyro site="s"/><rangefinder site="s" cutoff="1"/>
+  <accelerometer site="s" cutoff="1"/><gyro site="s"/><force site="s" cutoff="1"/>
+  <touch site="s" cutoff="1"/><rangefinder site="s" cutoff="1"/>
   <framepos objtype="site" objname="s"/><subtreecom body="b" cutoff="1"/>
   <actuatorfrc actuator="m" cutoff="1"/></sensor></mujoco>"""
 

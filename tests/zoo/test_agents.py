@@ -1,6 +1,10 @@
 """What holds for every agent of the zoo."""
 
+import ast
+import difflib
+import inspect
 import itertools
+import pathlib
 
 import equinox as eqx
 import jax
@@ -183,3 +187,25 @@ def test_refuses_action_ranges(name, span):
     words = r"range of positive width, but that of actuator 'y' is \["
     with pytest.raises(ValueError, match=words):
         members.skeleton(env)
+
+
+def source(kind):
+    """Lines of a file with one statement on each, however it is wrapped."""
+    tree = ast.parse(pathlib.Path(inspect.getsourcefile(kind)).read_text())
+    lines = (line.strip() for line in ast.unparse(tree).splitlines())
+    return [line for line in lines if line]
+
+
+def test_agents_are_short_and_their_own():
+    """A file of at most 400 lines each, of which two share at most 40 %."""
+    skilled = {"DIAYN": zoo.DIAYN, "DADS": zoo.DADS, "METRA": zoo.METRA}
+    kinds = KINDS | skilled
+    assert len(kinds) == 11
+    for kind in kinds.values():
+        text = pathlib.Path(inspect.getsourcefile(kind)).read_text()
+        assert len(text.splitlines()) <= 400
+    files = {name: source(kind) for name, kind in kinds.items()}
+    for (a, one), (b, two) in itertools.combinations(files.items(), 2):
+        matcher = difflib.SequenceMatcher(None, one, two, autojunk=False)
+        shared = sum(block.size for block in matcher.get_matching_blocks())
+        assert shared <= 0.4 * min(len(one), len(two)), (a, b, shared)
