@@ -70,7 +70,8 @@ class AbstractConstraint(eqx.Module):
     `Generalized(constraints=(*constraint.ALL, Mine()))`. Array fields are parameters, which
     can be batched and differentiated.
 
-    - `reads_every_point`: true if `rows` reads `now.every_point`.
+    - `reads_every_point`: true if `rows` reads `now.every_point`, which is None otherwise
+        unless another kind reads it.
     """
 
     reads_every_point: ClassVar[bool] = False
