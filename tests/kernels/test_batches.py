@@ -15,7 +15,20 @@ from eqsim import _kernels as kernels
 from eqsim._batching import batch_last
 
 
-SIZES = (1, 2, WIDTH // 2 - 1, WIDTH - 1, WIDTH, WIDTH + 1, 3 * WIDTH, 1_000)
+# Named, as the width depends on the machine.
+SIZES = [
+    pytest.param(size, id=name)
+    for name, size in {
+        "one": 1,
+        "two": 2,
+        "half": WIDTH // 2 - 1,
+        "less": WIDTH - 1,
+        "width": WIDTH,
+        "more": WIDTH + 1,
+        "three": 3 * WIDTH,
+        "many": 1_000,
+    }.items()
+]
 
 
 def model(shape, x):
@@ -59,7 +72,7 @@ def check(function, *args, rtol=1e-5) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.quick_cases("1", "17", "1000")
+@pytest.mark.quick_cases("one", "more", "many")
 def test_sizes(size):
     check(jax.vmap(wrapped), *arguments(0, (size,), (size,)))
     check(jax.vmap(wrapped, (None, 0)), *arguments(1, (), (size,)))
@@ -67,7 +80,7 @@ def test_sizes(size):
 
 @pytest.mark.parametrize("dtype", (np.float32, np.float64))
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.quick_cases("1-float32", "17-float64", "1000-float32")
+@pytest.mark.quick_cases("one-float32", "more-float64", "many-float32")
 def test_sums_over_the_batch(size, dtype):
     """Gradients by what the batch shares."""
 
@@ -122,8 +135,8 @@ def test_results_do_not_depend_on_threads():
     assert all(np.array_equal(first, gradient(shape)) for _ in range(20))
 
 
-@pytest.mark.parametrize("size", (1, WIDTH + 1, 1_000))
-@pytest.mark.quick_cases("17")
+@pytest.mark.parametrize("size", [SIZES[0], *SIZES[-3:]])
+@pytest.mark.quick_cases("more")
 def test_a_batch_gives_what_one_gives(size):
     """Every environment of a batch equals a batch of copies of it, bit for bit."""
     shape, x = arguments(6, (size,), (size,))
