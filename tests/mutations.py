@@ -33,7 +33,8 @@ COMPARED |= {"is not": "is", "is": "is not", "not in": "in", "in": "not in"}
 KERNELS = ".kernels"
 # As in the target `test` of the Makefile.
 QUICK = {
-    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false",
+    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false "
+    "--xla_cpu_parallel_codegen_split_count=1",
     "EQSIM_KERNELS_LEVEL": "0",
 }
 
