@@ -1,6 +1,6 @@
 """Environments: tasks with a robot, observations, rewards and termination conditions.
 
-`_env` is the interface: `reset`, `step`, `Timestep`. `_task` writes `step` once for all
+`_env` is the interface: `reset`, `step`, `Timestep`; `_symmetry` has reflections of robots. `_task` writes `step` once for all
 environments that supply observations, reward terms and a termination condition. Gymnasium's
 eleven robots are on it: `_walkers`, `_humanoids`, `_arms`, `_pendulums` (and a point mass for
 tests), with `gymnasium_parts` as their common parts: where their model files are, starts,
@@ -27,6 +27,11 @@ from ._pendulums import (
     InvertedDoublePendulum as InvertedDoublePendulum,
     InvertedPendulum as InvertedPendulum,
     PointMass as PointMass,
+)
+from ._symmetry import (
+    reflect_joints as reflect_joints,
+    Reflection as Reflection,
+    SignedPermutation as SignedPermutation,
 )
 from ._task import AbstractTask as AbstractTask
 from ._walkers import (
