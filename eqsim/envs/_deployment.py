@@ -87,7 +87,13 @@ def check_deployment(deployment: Deployment) -> None:
     """Raise `ValueError` unless all fields have one entry for each joint, numbers are
     finite, and the parts of the observation are known and have the right sizes."""
     number = len(deployment.joints)
-    for name in ("default_pose", "action_scale", "stiffness", "damping", "torque_limit"):
+    for name in (
+        "default_pose",
+        "action_scale",
+        "stiffness",
+        "damping",
+        "torque_limit",
+    ):
         values = deployment._asdict()[name]
         if len(values) != number or not np.all(np.isfinite(values)):
             raise ValueError(

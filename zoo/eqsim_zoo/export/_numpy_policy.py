@@ -2,6 +2,7 @@
 
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,15 +25,20 @@ import numpy as np
 
 
 _FILE = pathlib.Path(__file__)
-_DATA = np.load(_FILE.with_suffix(".npz"))
+with np.load(_FILE.with_suffix(".npz")) as _file:
+    _DATA = {name: _file[name] for name in _file.files}
 METADATA = json.loads(_FILE.with_suffix(".json").read_text())
 '''
 
 _HELPERS = {
-    "_erf": '''
+    "_window": """
+def _window(x, starts, sizes):
+    return x[tuple(slice(a, a + n) for a, n in zip(starts, sizes))]
+""",
+    "_erf": """
 def _erf(x):
     return np.vectorize(math.erf, otypes=[np.float32])(x)
-''',
+""",
     "_conv": '''
 def _conv(x, kernel, strides, sides, dilation, groups):
     """Cross-correlate (batch, input, row, column) and (output, input, row, column)."""
@@ -45,13 +51,13 @@ def _conv(x, kernel, strides, sides, dilation, groups):
         [np.einsum("bihwrc,oirc->bohw", w, k, optimize=True) for w, k in pairs], 1
     )
 ''',
-    "_max_pool": '''
+    "_max_pool": """
 def _max_pool(x, window, strides, sides):
     x = np.pad(x, sides, constant_values=-np.inf)
     windows = np.lib.stride_tricks.sliding_window_view(x, window)
     a, b, c = strides
     return windows[::a, ::b, ::c].max((3, 4, 5))
-''',
+""",
 }
 
 _TAIL = '''
@@ -109,7 +115,9 @@ def _source(graph: PolicyGraph, lines: Sequence[str], constants: Sequence[str]) 
         if f" {name}(" in body or f"({name}(" in body:
             parts.append("\n" + text)
     about = '    """Compute the outputs of inputs, both by name."""'
-    parts.append(f"\n\ndef run(inputs):\n{about}\n{body}\n\n{_TAIL}")
+    parts.append(
+        f"\n\n@np.errstate(all='ignore')\ndef run(inputs):\n{about}\n{body}\n\n{_TAIL}"
+    )
     return "".join(parts)
 
 
@@ -117,7 +125,8 @@ def write_numpy(file: pathlib.Path, graph: PolicyGraph) -> None:
     """Write a policy as a module, with its constants in a file of the same name that ends
     with `.npz`, see `numpy_module`."""
     source, constants = numpy_module(graph)
+    arrays: dict[str, Any] = constants
     # A file object, as NumPy would change the name of a path.
     with open(file.with_suffix(".npz"), "wb") as out:
-        np.savez(out, **constants)
+        np.savez(out, **arrays)
     file.write_text(source)

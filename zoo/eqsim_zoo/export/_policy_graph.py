@@ -101,9 +101,7 @@ def policy_graph(agent: AbstractAgent, state: Any, env: AbstractEnv) -> PolicyGr
     return _with_memory(agent.controller(state), obs, _single(robot))
 
 
-def _with_memory(
-    controller: AbstractController, obs: Any, robot: Any
-) -> PolicyGraph:
+def _with_memory(controller: AbstractController, obs: Any, robot: Any) -> PolicyGraph:
     """Trace a step of a controller."""
     key = jax.eval_shape(lambda: jr.key_data(jr.key(0)))
     init = lambda robot, key: controller.init(robot, jr.wrap_key_data(key))

@@ -194,9 +194,42 @@ _CONCATENATE = Row(
 )
 
 
+def _stack(g: OnnxGraph, node: Node, x: Sequence[str]) -> str:
+    axis = int(node.params["axis"])
+    parts = [g.op("Unsqueeze", part, g.integers(axis)) for part in x]
+    return g.op("Concat", *parts, axis=axis)
+
+
+_STACK = Row(
+    _stack,
+    lambda node, x: f"np.stack([{', '.join(x)}], {node.params['axis']})",
+    lambda node, x: f"torch.stack([{', '.join(x)}], dim={node.params['axis']})",
+)
+
+
+def _unstack(g: OnnxGraph, node: Node, x: Sequence[str]) -> list[str]:
+    axis, number = int(node.params["axis"]), len(node.outputs)
+    ones = g.integers(*[1] * number)
+    parts = g.op("Split", x[0], ones, number=number, axis=axis)
+    return [g.op("Squeeze", part, g.integers(axis)) for part in parts]
+
+
+_UNSTACK = Row(
+    _unstack,
+    lambda node, x: f"np.moveaxis({x[0]}, {node.params['axis']}, 0)",
+    lambda node, x: f"torch.unbind({x[0]}, dim={node.params['axis']})",
+)
+_TILE = Row(
+    lambda g, node, x: g.op("Tile", x[0], g.integers(*map(int, node.params["reps"]))),
+    lambda node, x: f"np.tile({x[0]}, {tuple(map(int, node.params['reps']))})",
+    lambda node, x: f"torch.tile({x[0]}, {_ints(node.params['reps'])})",
+)
+
+
 def _bounds(node: Node) -> list[tuple[int, int, int]]:
     start, limit = node.params["start_indices"], node.params["limit_indices"]
-    return [*zip(start, limit, node.params["strides"] or [1] * len(start))]
+    steps = node.params["strides"] or [1] * len(start)
+    return [(int(a), int(b), int(c)) for a, b, c in zip(start, limit, steps)]
 
 
 def _slice(g: OnnxGraph, node: Node, x: Sequence[str]) -> str:
@@ -228,7 +261,7 @@ def _sides(node: Node) -> list[tuple[int, int]]:
     config = node.params["padding_config"]
     if any(inner or min(low, high) < 0 for low, high, inner in config):
         raise Unsupported("between entries, or negative")
-    return [(low, high) for low, high, _ in config]
+    return [(int(low), int(high)) for low, high, _ in config]
 
 
 def _pad(g: OnnxGraph, node: Node, x: Sequence[str]) -> str:
@@ -252,7 +285,7 @@ def _torch_sides(sides: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _split(g: OnnxGraph, node: Node, x: Sequence[str]) -> list[str]:
-    sizes = node.params["sizes"]
+    sizes = [int(x) for x in node.params["sizes"]]
     axis = node.params["axis"]
     return g.op("Split", x[0], g.integers(*sizes), number=len(sizes), axis=axis)
 
@@ -312,15 +345,43 @@ _GATHER = Row(
 )
 
 
+def _room(node: Node) -> list[int]:
+    """Return the largest start of a dynamic slice on each axis."""
+    return [a - b for a, b in zip(node.sources[0].shape, node.params["slice_sizes"])]
+
+
+def _window(g: OnnxGraph, node: Node, x: Sequence[str]) -> str:
+    one, sizes = g.integers(1), node.params["slice_sizes"]
+    whole = [g.cast(start, np.dtype(np.int64)) for start in x[1:]]
+    starts = g.op("Concat", *[g.op("Reshape", s, one) for s in whole], axis=0)
+    inside = g.op("Min", g.op("Max", starts, g.integers(0)), g.integers(*_room(node)))
+    ends = g.op("Add", inside, g.integers(*sizes))
+    return g.op("Slice", x[0], inside, ends, g.integers(*range(len(sizes))))
+
+
+def _window_numpy(node: Node, x: Sequence[str]) -> str:
+    starts = ", ".join(
+        f"min(max(int({s}), 0), {r})" for s, r in zip(x[1:], _room(node))
+    )
+    return f"_window({x[0]}, [{starts}], {[*node.params['slice_sizes']]})"
+
+
+def _window_torch(node: Node, x: Sequence[str]) -> str:
+    text = x[0]
+    for axis, (start, room) in enumerate(zip(x[1:], _room(node))):
+        inside = f"int(torch.clamp({start}, 0, {room}))"
+        size = node.params["slice_sizes"][axis]
+        text = f"torch.narrow({text}, {axis}, {inside}, {size})"
+    return text
+
+
 # Sums, products, maxima.
 
 
 def _reduction(operator: str, numpy: str, torch: str) -> Row:
     axes = lambda node: [*node.params["axes"]]
     # Until version 18, sums and maxima passed the axes in two ways.
-    onnx = lambda g, node, x: g.op(
-        operator, x[0], g.integers(*axes(node)), keepdims=0
-    )
+    onnx = lambda g, node, x: g.op(operator, x[0], g.integers(*axes(node)), keepdims=0)
     return Row(
         onnx,
         lambda node, x: f"np.{numpy}({x[0]}, {tuple(axes(node))})",
@@ -468,7 +529,9 @@ def _conv_numpy(node: Node, x: Sequence[str]) -> str:
     c = _convolution(node)
     image = f"np.transpose({x[0]}, {c.image})"
     kernel = f"np.transpose({x[1]}, {c.kernel})"
-    found = f"_conv({image}, {kernel}, {c.strides}, {c.sides}, {c.dilation}, {c.groups})"
+    found = (
+        f"_conv({image}, {kernel}, {c.strides}, {c.sides}, {c.dilation}, {c.groups})"
+    )
     return f"np.transpose({found}, {c.result})"
 
 
@@ -560,6 +623,7 @@ _TABLE: dict[str, Row] = {
     "cumsum": _checked(_CUMSUM, _forwards),
     "div": _checked(_infix("Div", "/"), _quotient),
     "dot_general": Row(_dot, _product("np", ""), _product("torch", "")),
+    "dynamic_slice": Row(_window, _window_numpy, _window_torch),
     "eq": _infix("Equal", "=="),
     "erf": _row("Erf", "_erf({0})", "torch.erf({0})"),
     "exp": _function("Exp", "exp"),
@@ -630,10 +694,13 @@ _TABLE: dict[str, Row] = {
         lambda g, x: g.op("Mul", x[0], x[0]), "np.square({0})", "torch.square({0})"
     ),
     "squeeze": _RESHAPE,
+    "stack": _STACK,
     "sub": _infix("Sub", "-"),
     "tan": _function("Tan", "tan"),
     "tanh": _function("Tanh", "tanh"),
+    "tile": _TILE,
     "transpose": _TRANSPOSE,
+    "unstack": _UNSTACK,
     "xor": _checked(_infix("Xor", "^"), _logical),
 }
 

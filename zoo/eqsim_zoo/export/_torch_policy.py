@@ -1,7 +1,9 @@
 """A policy as a TorchScript module."""
 
+import importlib
 import pathlib
 import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -19,12 +21,13 @@ def torch_module(graph: PolicyGraph) -> Any:
     **Raises:** `ImportError` without PyTorch; `ValueError` if primitives have no row.
     """
     try:
-        import torch
+        torch: Any = importlib.import_module("torch")
     except ImportError as error:
         raise ImportError(
             "TorchScript files need PyTorch. Run `pip install torch`."
         ) from error
-    module: Any = torch.jit.ScriptModule()
+    # A class of its own, as PyTorch compiles modules of one class once.
+    holder = type("Policy", (torch.nn.Module,), {})()
     names = {name: _identifier(name) for name in graph.inputs}
     known: dict[tuple, str] = {}
 
@@ -34,7 +37,7 @@ def torch_module(graph: PolicyGraph) -> Any:
         key = x.shape, x.dtype.str, x.tobytes()
         if key not in known:
             known[key] = f"c{len(known)}"
-            module.register_buffer(known[key], torch.from_numpy(np.array(x)))
+            holder.register_buffer(known[key], torch.from_numpy(np.array(x)))
         return f"self.{known[key]}"
 
     lines = [
@@ -48,7 +51,12 @@ def torch_module(graph: PolicyGraph) -> Any:
 
     write_nodes(graph.nodes, write, "TorchScript")
     lines.append(f"    return {', '.join(map(read, graph.outputs.values()))}")
-    module.define(f"def forward(self, {', '.join(names.values())}):\n" + "\n".join(lines))
+    with warnings.catch_warnings():
+        # Robots run TorchScript, which PyTorch advises against since version 2.10.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        module: Any = torch.jit.script(holder)
+    head = f"def forward(self, {', '.join(names.values())}):"
+    module.define("\n".join([head, *lines, ""]))
     return module
 
 

@@ -77,6 +77,8 @@ def export_policy(
         write_onnx(path, graph, as_properties(about))
         return about
     write_numpy(path, graph) if format == "numpy" else write_torch(path, graph)
-    text = json.dumps(encoded(about), indent=2)
+    shapes = lambda forms: {name: list(form.shape) for name, form in forms.items()}
+    names = {"inputs": shapes(graph.inputs), "outputs": shapes(graph.output_forms)}
+    text = json.dumps(encoded(about) | names, indent=2)
     path.with_suffix(".json").write_text(text + "\n")
     return about

@@ -116,16 +116,27 @@ def from_properties(properties: Mapping[str, str]) -> PolicyMetadata:
             f"{properties.get('format')!r}. Write it with `eqsim export RUN --out FILE`."
         )
     try:
-        values = json.loads(properties["deployment"])
+        text = json.loads(properties["deployment"])
+        deployment = None if text is None else _deployment(text)
         start = json.loads(properties["start"])
-        deployment = None
-        if values is not None:
-            parts = [ObservationPart(**part) for part in values.pop("observation")]
-            fixed = {k: tuple(x) if isinstance(x, list) else x for k, x in values.items()}
-            deployment = Deployment(**fixed, observation=tuple(parts))
-            check_deployment(deployment)
-        arrays = {name: np.asarray(x, np.float32) for name, x in start.items()}
-        names = (properties[name] for name in ("version", "env", "agent"))
-        return PolicyMetadata(*names, arrays, deployment, properties["reason"])
+        return PolicyMetadata(
+            properties["version"],
+            properties["env"],
+            properties["agent"],
+            {name: np.asarray(x, np.float32) for name, x in start.items()},
+            deployment,
+            properties["reason"],
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"The metadata of the policy is damaged ({error}).") from error
+
+
+def _deployment(values: dict[str, Any]) -> Deployment:
+    """Return a deployment that was written as JSON."""
+    fixed: dict[str, Any] = {
+        name: tuple(x) if isinstance(x, list) else x for name, x in values.items()
+    }
+    fixed["observation"] = tuple(ObservationPart(**x) for x in values["observation"])
+    found = Deployment(**fixed)
+    check_deployment(found)
+    return found
