@@ -4,11 +4,19 @@
 environments that supply observations, reward terms and a termination condition. Gymnasium's
 eleven robots are on it: `_walkers`, `_humanoids`, `_arms`, `_pendulums` (and a point mass for
 tests), with `gymnasium_parts` as their common parts: where their model files are, starts,
-reward terms. `_make` finds environments by name. Wrappers,
+reward terms. `_deployment` is what a controller outside the simulator needs to know of a
+task. `_make` finds environments by name. Wrappers,
 control, identification and the viewer may import this package.
 """
 
 from ._arms import Pusher as Pusher, Reacher as Reacher
+from ._deployment import (
+    check_deployment as check_deployment,
+    Deployable as Deployable,
+    Deployment as Deployment,
+    OBSERVATION_PARTS as OBSERVATION_PARTS,
+    ObservationPart as ObservationPart,
+)
 from ._env import (
     AbstractEnv as AbstractEnv,
     check_action as check_action,
