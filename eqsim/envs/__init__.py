@@ -1,12 +1,12 @@
 """Environments: tasks with a robot, observations, rewards and termination conditions.
 
-`_env` is the interface: `reset`, `step`, `Timestep`; `_symmetry` has reflections of robots. `_task` writes `step` once for all
+`_env` is the interface: `reset`, `step`, `Timestep`. `_task` writes `step` once for all
 environments that supply observations, reward terms and a termination condition. Gymnasium's
 eleven robots are on it: `_walkers`, `_humanoids`, `_arms`, `_pendulums` (and a point mass for
 tests), with `gymnasium_parts` as their common parts: where their model files are, starts,
-reward terms. `_deployment` is what a controller outside the simulator needs to know of a
-task. `_make` finds environments by name. Wrappers,
-control, identification and the viewer may import this package.
+reward terms. `_make` finds environments by name. `_symmetry` reflects robots, `_deployment`
+describes tasks to controllers outside the simulator. Wrappers, control, identification and the
+viewer may import this package.
 """
 
 from ._arms import Pusher as Pusher, Reacher as Reacher

@@ -17,7 +17,6 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 from .._errors import check_shape
 from ..model import State, System
 from ..pipelines import AbstractPipeline
-from ._symmetry import Reflection
 
 
 class ResetOptions(eqx.Module):
@@ -155,11 +154,6 @@ class AbstractEnv(eqx.Module):
     def action_range(self) -> Float[Array, "nu 2"]:
         """Lower and upper bound of each entry of an action; infinite if there is
         none."""
-
-    def reflection(self) -> Reflection | None:
-        """Return the reflection of observations and actions; None if the robot is not
-        symmetric, or the task does not tell."""
-        return None
 
     @property
     def action_size(self) -> int:

@@ -18,7 +18,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._errors import described
-from ..envs import AbstractEnv, check_action, Reflection, ResetOptions, Timestep
+from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
 from ..model import State, System
 from ..pipelines import AbstractPipeline
 
@@ -61,10 +61,6 @@ class AbstractWrapper(AbstractEnv):
     def pipeline(self) -> AbstractPipeline:
         """The physics of the inner environment."""
         return self.env.pipeline
-
-    def reflection(self) -> Reflection | None:
-        """Return the reflection of the inner environment."""
-        return self.env.reflection()
 
     def __check_init__(self):
         check_env(self, self.env)

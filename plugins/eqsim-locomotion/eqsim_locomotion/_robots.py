@@ -14,6 +14,7 @@ import numpy as np
 
 import eqsim
 from eqsim import System
+from eqsim.model import JointKind
 
 
 MENAGERIE = "EQSIM_MENAGERIE"
@@ -34,7 +35,6 @@ class Robot(NamedTuple):
     - `keyframe`: keyframe of the default pose; empty for `pose` alone.
     - `pose`: joint angles of the default pose by joint, rad, instead of those of `keyframe`.
     - `height`: height of the root in the default pose, m; None for that of `keyframe`.
-    - `imu`: site of the inertial measurement unit; empty for the root link.
     - `stiffness`, `damping`: gains of the servos by joint, N m/rad and N m s/rad; None for
         those of the file.
     - `torque_limit`: largest torque by joint, N m; None for the limits of the file.
@@ -52,7 +52,6 @@ class Robot(NamedTuple):
     keyframe: str = "home"
     pose: Mapping[str, float] | None = None
     height: float | None = None
-    imu: str = ""
     stiffness: float | Mapping[str, float] | None = None
     damping: float | Mapping[str, float] | None = None
     torque_limit: float | Mapping[str, float] | None = None
@@ -72,7 +71,6 @@ GO1 = Robot(
     file="unitree_go1/scene.xml",
     root="trunk",
     feet=("FR", "FL", "RR", "RL"),
-    imu="imu",
     stiffness=35.0,
     damping=0.5,
     pose_weights=_ABDUCTION,
@@ -87,7 +85,6 @@ A1 = GO1._replace(
     name="a1",
     file="unitree_a1/scene.xml",
     feet=("FR_calf", "FL_calf", "RR_calf", "RL_calf"),
-    imu="",
 )
 ANYMAL_C = Robot(
     name="anymal_c",
@@ -115,7 +112,6 @@ BARKOUR = Robot(
     file="google_barkour_vb/scene.xml",
     root="torso",
     feet=("foot_front_left", "foot_hind_left", "foot_front_right", "foot_hind_right"),
-    imu="imu_frame",
     stiffness=35.0,
     damping=0.5,
     pose_weights=_ABDUCTION,
@@ -126,7 +122,6 @@ G1 = Robot(
     root="pelvis",
     feet=("left_foot", "right_foot"),
     keyframe="stand",
-    imu="imu_in_pelvis",
     pose={
         "hip_pitch": -0.3,
         "knee": 0.6,
@@ -148,7 +143,6 @@ T1 = Robot(
     file="booster_t1/scene.xml",
     root="Trunk",
     feet=("left_foot_link", "right_foot_link"),
-    imu="imu",
     stiffness={"Hip": 120.0, "Knee": 150.0, "Ankle": 60.0, "Waist": 120.0, "": 30.0},
     damping={"Hip": 3.0, "Knee": 3.0, "Waist": 3.0, "": 1.5},
     action_scale=0.4,
@@ -281,15 +275,15 @@ def torque_limits(model: Any, robot: Robot, joints: tuple[str, ...]) -> np.ndarr
 class Names(NamedTuple):
     """Where a `System` has what a `Robot` names.
 
-    - `root`: index of the root link; `imu`: index of the site, or -1.
-    - `joints`: name of the joint of each actuator.
+    - `root`: index of the root link.
+    - `joints`, `places`: name and index of the joint of each actuator.
     - `q`, `qd`: entries of these joints in the coordinates and velocities.
     - `feet`: link, and whether it is a site, and index of each foot.
     """
 
     root: int
-    imu: int
     joints: tuple[str, ...]
+    places: tuple[int, ...]
     q: tuple[int, ...]
     qd: tuple[int, ...]
     feet: tuple[tuple[int, bool, int], ...]
@@ -300,18 +294,26 @@ def find_names(sys: System, robot: Robot) -> Names:
 
     **Raises:** `ValueError` that lists the names there are.
     """
-    joints = tuple(sys.joints.names[k] for k, _ in sys.actuators.targets)
+    places = tuple(joint for joint, _ in sys.actuators.targets)
+    joints = tuple(sys.joints.names[k] for k in places)
     refs = [sys.joint(name) for name in joints]
     feet = tuple(_find_foot(sys, robot, name) for name in robot.feet)
     if not feet:
         raise ValueError(
-            f"`Robot.feet` of {robot.name!r} is empty. Name a site per foot."
+            f"`Robot.feet` of {robot.name!r} is empty. Name a site, a shape or a link per "
+            "foot."
         )
-    imu = _find(sys.sites.names, robot.imu, "site", robot) if robot.imu else -1
+    root = _find(sys.links.names, robot.root, "link", robot)
+    if sys.joints.kinds[0] is not JointKind.FREE or sys.joints.links[0] != root:
+        raise ValueError(
+            f"`Robot.root` of {robot.name!r} must be the link of the first joint, which must "
+            f"be free, got {robot.root!r}; that joint is one of "
+            f"{sys.links.names[sys.joints.links[0]]!r}."
+        )
     return Names(
-        root=_find(sys.links.names, robot.root, "link", robot),
-        imu=imu,
+        root=root,
         joints=joints,
+        places=places,
         q=tuple(ref.q.start for ref in refs),
         qd=tuple(ref.qd.start for ref in refs),
         feet=feet,

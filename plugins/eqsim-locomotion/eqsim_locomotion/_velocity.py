@@ -1,6 +1,6 @@
 """The task of following velocity commands, for any legged robot."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -21,6 +21,8 @@ from eqsim import (
 from eqsim.bridges import check_key
 from eqsim.envs import (
     check_action,
+    Deployment,
+    ObservationPart,
     reflect_joints,
     Reflection,
     same_robot_options,
@@ -58,7 +60,7 @@ WEIGHTS = {
     "slip": -0.05,
     "joint_limits": -1.0,
     "stand_still": -0.2,
-    "fallen": -10.0,
+    "fallen": -100.0,
 }
 """Default weights of the reward terms of `VelocityTracking`, per second."""
 
@@ -106,25 +108,44 @@ class VelocityState(eqx.Module):
 class VelocityTracking(AbstractEnv):
     r"""A legged robot that follows velocity commands.
 
-    Action: the targets of the servos are $q_0 + s\,a$, with the default pose $q_0$.
+    Observation: the parts of `observation`, times `scales`, with uniform noise: velocity and
+    angular velocity of the root and the direction of gravity in its axes, the command,
+    joint angles minus those of the default pose, joint velocities, the last action.
 
-    Reward: the sum of the terms of `weights`, times the control step. Terms are the
-    functions of `TERMS`.
+    Action: the targets of the servos are the angles $q_0 + s\,a$, with the default pose $q_0$
+    and the action scales $s$ of the robot. Actions have no bounds; torques have.
+
+    Reward: the sum of the terms that `weights` names, times weight and control step. `TERMS`
+    has all terms; `help` of each has its equation.
+
+    Initial state: the default pose with any heading, joint angles that deviate by up to 0.1
+    rad, and velocities of the root up to 0.5 m/s and 0.5 rad/s in each entry. The episode
+    terminates if the root is tilted by more than `fallen`.
+
+    Contacts and torques are those of the last time step of a control step.
 
     **Arguments:**
 
-    - `robot`: description of the robot, or its name.
+    - `robot`: description of the robot, or a name in `ROBOTS`.
     - `sys`: the robot; by default that of `load_robot(robot)`.
-    - `pipeline`: the physics.
+    - `pipeline`: the physics; by default `Generalized(max_contacts=16)`.
     - `frame_skip`: time steps per control step; by default those of 0.02 s.
     - `observation`: names of the parts of the observation, in order.
-    - `scales`, `noise`: factors, and half widths of the uniform noise before them, of parts
-        of the observation.
+    - `scales`: factors of parts of the observation; 1 for others.
+    - `noise`: half widths of the uniform noise of parts, before scaling; 0 for others.
     - `weights`: weights of the reward terms, 1/s.
     - `commands`: the commands.
+    - `soft_limit`: soft joint limits as a fraction of the range.
+
+    **Raises:** `ValueError` if the robot does not have what its description names, or a part
+    or a term does not exist.
+
+    ??? cite "Reference"
+        Rudin et al., *Learning to walk in minutes using massively parallel deep
+        reinforcement learning*, 2022, sections 3 and A; Zakka et al., *MuJoCo Playground*,
+        2025.
     """
 
-    robot: Robot = eqx.field(static=True)
     sys: System
     pipeline: AbstractPipeline
     frame_skip: int = eqx.field(static=True)
@@ -157,20 +178,23 @@ class VelocityTracking(AbstractEnv):
         commands: Commands | None = None,
         soft_limit: Any = 0.95,
     ):
-        robot = ROBOTS[robot] if isinstance(robot, str) else robot
+        if isinstance(robot, str):
+            check_known("robot", [robot], ROBOTS)
+            robot = ROBOTS[robot]
         self.sys = load_robot(robot) if sys is None else sys
-        self.robot = robot._replace(
-            **{
-                name: 0.0 if isinstance(x, Mapping) else x
-                for name, x in robot._asdict().items()
-            }
-        )
         self.pipeline = Generalized(max_contacts=16) if pipeline is None else pipeline
         self.frame_skip = round(0.02 / robot.dt) if frame_skip is None else frame_skip
         self.observation = observation
         self.names = find_names(self.sys, robot)
         self.scales, self.noise = as_arrays(scales), as_arrays(noise)
         self.weights = as_arrays(weights)
+        for what, names, known in (
+            ("observation", observation, OBSERVATION),
+            ("scales", scales, OBSERVATION),
+            ("noise", noise, OBSERVATION),
+            ("weights", weights, TERMS),
+        ):
+            check_known(what, names, known)
         self.commands = Commands() if commands is None else commands
         self.start, self.pose = default_pose(self.sys, robot, self.names)
         joints = self.names.joints
@@ -186,6 +210,26 @@ class VelocityTracking(AbstractEnv):
         self.soft_limit = as_array(soft_limit)
         action = reflect_joints(self.sys, self.start, joints)
         self.mirrored = Reflection(reflected_observation(observation, action), action)
+
+    def deployment(self) -> Deployment:
+        """Return what a controller outside the simulator needs to know."""
+        nu, actuators = self.sys.nu, self.sys.actuators
+        size = dict.fromkeys(_SIGNS, 3)
+        part = lambda name: ObservationPart(
+            name, size.get(name, nu), float(self.scales.get(name, 1.0))
+        )
+        listed = lambda x: tuple(float(value) for value in x)
+        return Deployment(
+            root=self.sys.links.names[self.names.root],
+            joints=self.names.joints,
+            default_pose=listed(self.pose),
+            action_scale=listed(self.action_scale),
+            stiffness=listed(-actuators.bias[:, 1]),
+            damping=listed(-actuators.bias[:, 2]),
+            torque_limit=listed(actuators.force_range[:, 1]),
+            period=float(self.dt),
+            observation=tuple(map(part, self.observation)),
+        )
 
     def reflection(self) -> Reflection:
         """Return the reflection of observations and actions."""
@@ -344,7 +388,8 @@ class VelocityTracking(AbstractEnv):
         contact = self._touching(solved.contacts)
         q, qd = jnp.asarray(self.names.q), jnp.asarray(self.names.qd)
         angles, rates = robot.q[q], robot.qd[qd]
-        low, high = self.soft_limit * self.sys.joints.range[1:].T
+        limits = self.sys.joints.range[jnp.asarray(self.names.places)]
+        low, high = self.soft_limit * limits.T
         air_time = state.air_time + self.dt
         return Motion(
             command=state.command,
@@ -399,6 +444,15 @@ class VelocityTracking(AbstractEnv):
         return full(self.scales, 1.0) * (value + full(self.noise, 0.0) * noise)
 
 
+def check_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `ValueError` unless all names are known."""
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(
+            f"`{what}` names {', '.join(map(repr, unknown))}. Choose from "
+            f"{', '.join(known)}."
+        )
+
+
 _VECTOR, _PSEUDOVECTOR = (1.0, -1.0, 1.0), (-1.0, 1.0, -1.0)
 _SIGNS = {
     "linear_velocity": _VECTOR,
@@ -423,3 +477,43 @@ def reflected_observation(
         for name in parts
     ]
     return SignedPermutation.join(maps)
+
+
+def go1_velocity(**options: Any) -> VelocityTracking:
+    """Create `VelocityTracking` of the robot `go1`. **Arguments:** its options."""
+    return VelocityTracking("go1", **options)
+
+
+def go2_velocity(**options: Any) -> VelocityTracking:
+    """Create `VelocityTracking` of the robot `go2`. **Arguments:** its options."""
+    return VelocityTracking("go2", **options)
+
+
+def a1_velocity(**options: Any) -> VelocityTracking:
+    """Create `VelocityTracking` of the robot `a1`. **Arguments:** its options."""
+    return VelocityTracking("a1", **options)
+
+
+def anymal_c_velocity(**options: Any) -> VelocityTracking:
+    """Create `VelocityTracking` of the robot `anymal_c`. **Arguments:** its options."""
+    return VelocityTracking("anymal_c", **options)
+
+
+def spot_velocity(**options: Any) -> VelocityTracking:
+    """Create `VelocityTracking` of the robot `spot`. **Arguments:** its options."""
+    return VelocityTracking("spot", **options)
+
+
+def barkour_velocity(**options: Any) -> VelocityTracking:
+    """Create `VelocityTracking` of the robot `barkour`. **Arguments:** its options."""
+    return VelocityTracking("barkour", **options)
+
+
+def g1_velocity(**options: Any) -> VelocityTracking:
+    """Create `VelocityTracking` of the robot `g1`. **Arguments:** its options."""
+    return VelocityTracking("g1", **options)
+
+
+def t1_velocity(**options: Any) -> VelocityTracking:
+    """Create `VelocityTracking` of the robot `t1`. **Arguments:** its options."""
+    return VelocityTracking("t1", **options)

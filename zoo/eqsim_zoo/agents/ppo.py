@@ -19,7 +19,6 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
-from eqsim.envs import Reflection
 from eqsim.wrappers import RunningStatistics, ScaleAction
 
 from ..blocks.collecting import (
@@ -214,8 +213,6 @@ class PPO(AbstractProximalAgent):
     - `unroll_length`: steps of each environment per iteration.
     - `policy_hidden`, `value_hidden`: hidden layer sizes of the network.
     - `levels`: number of discrete values per actuator; 0 for continuous actions.
-    - `symmetric`: true to learn from the reflections of half of the environments, with the
-        reflection of the task, `env.reflection()`.
 
     ??? cite "Reference"
         Schulman et al., *Proximal policy optimization algorithms*, 2017, equation 9.
@@ -226,7 +223,6 @@ class PPO(AbstractProximalAgent):
     policy_hidden: tuple[int, ...] = static((64, 64))
     value_hidden: tuple[int, ...] = static((64, 64))
     levels: int = static(0)
-    symmetric: bool = static(False)
 
     def __check_init__(self):
         sizes = "num_envs", "unroll_length", "num_epochs", "num_minibatches"
@@ -243,12 +239,6 @@ class PPO(AbstractProximalAgent):
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> PPOState:
         check_action_bounds(self, env, unlimited=not self.levels)
         check_divisible(self, "num_envs")
-        if self.symmetric and env.reflection() is None:
-            raise ValueError(
-                "`PPO.symmetric` needs an environment with a reflection, and that of "
-                f"`{type(env).__name__}` is None. Implement `reflection` in the task, or pass "
-                "`symmetric=False`."
-            )
         key, *keys, key_envs = jr.split(key, 4)
         running = reset_envs(self, env, key_envs, self.num_envs, self.inputs)
         obs = jtu.tree_map(lambda x: x[0], running.obs)
@@ -294,10 +284,6 @@ class PPO(AbstractProximalAgent):
         running, steps, report = collect(
             taken, policy, state.running, key_act, self.unroll_length
         )
-
-        if self.symmetric:
-            key_learn, key_side = jr.split(key_learn)
-            steps = reflect_half(steps, env.reflection(), key_side)
 
         # Advantages, by the old networks and statistics.
         batch = self.evaluate(state, steps)
@@ -396,25 +382,6 @@ def minibatches(
 
     index, keys = jax.vmap(epoch)(jr.split(key, num_epochs))
     return index.reshape(-1, size), keys.reshape(-1)
-
-
-def reflect_half(
-    steps: Transition, reflection: Reflection, key: PRNGKeyArray
-) -> Transition:
-    """Replace the transitions of half of the environments, drawn at random, by their
-    reflections.
-
-    **Arguments:**
-
-    - `steps`: transitions with axes (environment, time).
-    """
-    envs = steps.reward.shape[0]
-    chosen = jr.permutation(key, envs) < envs // 2
-    pick = lambda x, y: jnp.where(chosen.reshape(-1, *(1,) * (y.ndim - 1)), x, y)
-    obs = lambda x: jtu.tree_map(pick, reflection.reflect_obs(x), x)
-    new = obs(steps.obs), obs(steps.next_obs)
-    new += (pick(reflection.action(steps.action), steps.action),)
-    return eqx.tree_at(lambda t: (t.obs, t.next_obs, t.action), steps, new)
 
 
 def adapted_pace(
