@@ -5,7 +5,6 @@
 """
 
 from ._commands import Commands as Commands
-from ._presets import ppo_settings as ppo_settings
 from ._rewards import Motion as Motion, TERMS as TERMS
 from ._robots import (
     add_servos as add_servos,

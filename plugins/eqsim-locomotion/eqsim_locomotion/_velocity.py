@@ -211,6 +211,12 @@ class VelocityTracking(AbstractEnv):
         action = reflect_joints(self.sys, self.start, joints)
         self.mirrored = Reflection(reflected_observation(observation, action), action)
 
+    def velocity(self, robot: State) -> Float[Array, "3"]:
+        """Return what commands ask for: forward and lateral velocity of the root in its own
+        axes, m/s, and its yaw rate, rad/s."""
+        linear, angular, *_ = self._root(robot)
+        return jnp.stack([linear[0], linear[1], angular[2]])
+
     def deployment(self) -> Deployment:
         """Return what a controller outside the simulator needs to know."""
         nu, actuators = self.sys.nu, self.sys.actuators

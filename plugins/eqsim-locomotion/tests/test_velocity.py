@@ -260,8 +260,15 @@ def test_deployment_describes_the_task():
     np.testing.assert_allclose(told.action_scale, [0.2, 0.4] * 4, rtol=1e-6)
 
 
+class Quadruped(loco.VelocityTracking):
+    """A task that is made without arguments."""
+
+    def __init__(self):
+        super().__init__(robot(), noise={})
+
+
 @pytest.mark.slow
-@parametrize_with_checks([loco.VelocityTracking(robot(), noise={})])
+@parametrize_with_checks([Quadruped()])
 def test_conformance(check):
     check.run()
 
