@@ -4,6 +4,7 @@
 position servos; `Legged` is a description whose names were found in a `System`.
 """
 
+import importlib
 import os
 import pathlib
 from collections.abc import Mapping
@@ -211,8 +212,7 @@ def load_robot(robot: Robot, **options: Any) -> System:
     **Raises:** `FileNotFoundError` if Menagerie is not found, `ValueError` if the
     description names what the file does not have.
     """
-    import mujoco
-
+    mujoco: Any = importlib.import_module("mujoco")
     spec = mujoco.MjSpec.from_file(str(menagerie_file(robot.file)))
     add_servos(spec, robot)
     spec.option.timestep = robot.dt
@@ -221,8 +221,7 @@ def load_robot(robot: Robot, **options: Any) -> System:
 
 def add_servos(spec: Any, robot: Robot) -> None:
     """Replace the actuators of a `mujoco.MjSpec` by those of `load_robot`."""
-    import mujoco
-
+    mujoco: Any = importlib.import_module("mujoco")
     model = spec.compile()
     joints = tuple(
         model.joint(a.trnid[0]).name for a in map(model.actuator, range(model.nu))
