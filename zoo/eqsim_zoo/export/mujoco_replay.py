@@ -55,12 +55,12 @@ def replay(
     policy: str | os.PathLike | OnnxPolicy,
     model: str | os.PathLike,
     *,
-    command: Sequence[float] = (0.5, 0.0, 0.0),
-    seconds: float = 20.0,
-    latency: float = 0.0,
-    noise: float = 0.0,
-    push: float = 0.0,
-    gait: float = 0.0,
+    command: Sequence[float | int] = (0.5, 0.0, 0.0),
+    seconds: float | int = 20.0,
+    latency: float | int = 0.0,
+    noise: float | int = 0.0,
+    push: float | int = 0.0,
+    gait: float | int = 0.0,
     servo: Servo = "policy",
     seed: int = 0,
     video: str | os.PathLike | None = None,
@@ -115,7 +115,7 @@ def replay(
 class _Disturbances:
     """Noise on observations, and pushes."""
 
-    def __init__(self, rng: np.random.Generator, noise: float, push: float):
+    def __init__(self, rng: np.random.Generator, noise: float | int, push: float):
         self._rng, self._noise, self._push = rng, noise, push
         self._force = np.zeros(3)
 
@@ -138,9 +138,9 @@ class _Disturbances:
 def _run(
     robot: MujocoRobot,
     runner: OnnxPolicy,
-    command: Sequence[float],
-    seconds: float,
-    latency: float,
+    command: Sequence[float | int],
+    seconds: float | int,
+    latency: float | int,
     disturbances: _Disturbances,
     frames: "_Frames | None",
 ) -> Replay:
@@ -207,7 +207,7 @@ class _Frames:
 
     def add(self, time: float) -> None:
         """Draw an image if it is time for one."""
-        if len(self.images) > time * _FRAMES_PER_SECOND:
+        if len(self.images) >= time * _FRAMES_PER_SECOND - 1e-6:
             return
         robot, mujoco = self._robot, engine()
         options = mujoco.MjvOption()

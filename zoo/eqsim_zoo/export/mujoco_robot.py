@@ -55,7 +55,7 @@ class MujocoRobot:
         file: str | os.PathLike,
         deployment: Deployment,
         servo: Servo = "policy",
-        gait: float = 0.0,
+        gait: float | int = 0.0,
     ):
         self._mujoco, path = engine(), pathlib.Path(file)
         if not path.is_file():
@@ -94,9 +94,10 @@ class MujocoRobot:
             raise ValueError(
                 f"The policy does not fit {self._file!r}: {'; '.join(missing)}."
             )
-        kinds = (self._mujoco.mjtJoint.mjJNT_HINGE, self._mujoco.mjtJoint.mjJNT_SLIDE)
+        joint_kinds = self._mujoco.mjtJoint
+        kinds = int(joint_kinds.mjJNT_HINGE), int(joint_kinds.mjJNT_SLIDE)
         for name, joint in zip(deployment.joints, joints):
-            if model.jnt_type[joint] not in kinds:
+            if int(model.jnt_type[joint]) not in kinds:
                 raise ValueError(
                     f"Joint {name!r} of {self._file!r} must be a hinge or a slide."
                 )
@@ -105,8 +106,8 @@ class MujocoRobot:
         site = self._mujoco.mjtObj.mjOBJ_SITE, sites[0] if imu else -1
         self._imu = site if imu else (self._mujoco.mjtObj.mjOBJ_XBODY, self.root)
         first = model.body_jntadr[self.root]
-        free = self._mujoco.mjtJoint.mjJNT_FREE
-        self.floats = first >= 0 and model.jnt_type[first] == free
+        free = int(self._mujoco.mjtJoint.mjJNT_FREE)
+        self.floats = bool(first >= 0 and model.jnt_type[first] == free)
         self._height = model.jnt_qposadr[first] + 2 if self.floats else -1
 
     def _ids(self, kind: str, names: Sequence[str], missing: list[str]) -> np.ndarray:
@@ -116,7 +117,7 @@ class MujocoRobot:
         if lost:
             missing.append(
                 f"there is no {kind} {', '.join(map(repr, lost))} (there are: "
-                f"{', '.join(known) or 'none with a name'})"
+                f"{', '.join(filter(None, known)) or 'none with a name'})"
             )
         numbers = [known.index(name) if name in known else -1 for name in names]
         return np.asarray(numbers, int)
@@ -131,7 +132,7 @@ class MujocoRobot:
             own = np.flatnonzero(on_joint & (model.actuator_trnid[:, 0] == joint))
             if len(own) != 1:
                 wrong.append(f"{name!r} has {len(own)}")
-            elif model.actuator_dyntype[own[0]] != self._mujoco.mjtDyn.mjDYN_NONE:
+            elif model.actuator_dyntype[own[0]] != int(self._mujoco.mjtDyn.mjDYN_NONE):
                 wrong.append(f"that of {name!r} has a state (`dyntype`)")
             found.append(own[0] if len(own) else -1)
         if wrong:
@@ -182,7 +183,7 @@ class MujocoRobot:
     def _check_servos(self) -> None:
         model, k = self.model, self._actuators
         gain, bias = model.actuator_gainprm[k, 0], model.actuator_biasprm[k, 1]
-        affine = model.actuator_biastype[k] == self._mujoco.mjtBias.mjBIAS_AFFINE
+        affine = model.actuator_biastype[k] == int(self._mujoco.mjtBias.mjBIAS_AFFINE)
         is_servo = affine & (gain > 0.0) & np.isclose(gain, -bias)
         others = [x for x, fine in zip(self.deployment.joints, is_servo) if not fine]
         if others:
@@ -273,7 +274,7 @@ class MujocoRobot:
 
     def observe(
         self,
-        command: Sequence[float],
+        command: Sequence[float | int],
         last_action: np.ndarray,
         noise: Callable[[ObservationPart], Any] = lambda part: 0.0,
     ) -> np.ndarray:
