@@ -192,21 +192,26 @@ def test_a_robot_on_its_back_has_fallen():
 
 
 def test_commands(getkey):
-    """In their range, zero with the given probability, and lasting as long as said."""
-    commands = Commands(low=(-1.0, -0.5, 0.0), high=(1.0, 0.5, 2.0), standing=0.25)
+    """In their range, zero with the given probabilities, and lasting as long as said."""
+    commands = Commands(
+        low=(-1.0, -0.5, 0.0), high=(1.0, 0.5, 2.0), zero=(0.0, 0.2, 0.5), standing=0.25
+    )
     draw = jax.jit(jax.vmap(lambda key: commands.draw(key, jnp.asarray(0.02))))
-    value, steps = draw(jr.split(getkey(), 20_000))
-    still = np.all(np.asarray(value) == 0.0, axis=1)
+    value, steps = map(np.asarray, draw(jr.split(getkey(), 20_000)))
+    still = np.all(value == 0.0, axis=1)
     assert abs(still.mean() - 0.25) < 0.02
+    moving = value[~still]
+    shares = (moving == 0.0).mean(axis=0)
+    np.testing.assert_allclose(shares, [0.0, 0.2, 0.5], atol=0.02)
     low, high = np.array([-1.0, -0.5, 0.0]), np.array([1.0, 0.5, 2.0])
-    moving = np.asarray(value)[~still]
     assert np.all((moving >= low) & (moving <= high))
-    np.testing.assert_allclose(moving.mean(axis=0), 0.5 * (low + high), atol=0.03)
+    middle = 0.5 * (low + high) * (1.0 - shares)
+    np.testing.assert_allclose(moving.mean(axis=0), middle, atol=0.03)
     assert np.min(steps) >= 1 and abs(0.02 * np.mean(steps) - 5.0) < 0.15
 
 
 def test_commands_change_when_they_are_due(getkey):
-    short = Commands(mean_time=0.1, standing=0.0)
+    short = Commands(mean_time=0.1, zero=(0.0, 0.0, 0.0), standing=0.0)
     env = eqx.tree_at(lambda e: e.commands, noisy(), short)
     state, _ = env.reset(getkey())
     commands, left = [], []
