@@ -28,7 +28,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 # Those whose tests take longest come first.
-PLUGINS := torchrl mjx dmc adapters gymnasium playground example evosax
+PLUGINS := torchrl mjx dmc adapters gymnasium playground locomotion example evosax
 
 .PHONY: help demo test test-all test-plugins test-plugins-all wheels check bench docs docs-tables format clean
 .PHONY: fuzz situations release oldest newest soak

@@ -17,6 +17,7 @@ INSTALLED = (
     ("eqsim[cli]", "", "cli"),
     ("eqsim[viewer]", "", "viewer"),
     ("eqsim-zoo", "zoo", None),
+    ("eqsim-zoo[export]", "zoo", "export"),
     ("eqsim-zoo[tensorboard]", "zoo", "tensorboard"),
 )
 

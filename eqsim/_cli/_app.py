@@ -355,7 +355,8 @@ Command = Callable | dict[str, Callable] | DynamicCommand
 
 # Commands of packages that may not be installed.
 _ELSEWHERE = {
-    name: "eqsim-zoo" for name in ("train", "resume", "eval", "evaluate", "runs")
+    name: "eqsim-zoo"
+    for name in ("train", "resume", "eval", "evaluate", "export", "replay", "runs")
 }
 
 

@@ -4,11 +4,19 @@
 environments that supply observations, reward terms and a termination condition. Gymnasium's
 eleven robots are on it: `_walkers`, `_humanoids`, `_arms`, `_pendulums` (and a point mass for
 tests), with `gymnasium_parts` as their common parts: where their model files are, starts,
-reward terms. `_make` finds environments by name. Wrappers,
-control, identification and the viewer may import this package.
+reward terms. `_make` finds environments by name. `_symmetry` reflects robots, `_deployment`
+describes tasks to controllers outside the simulator. Wrappers, control, identification and the
+viewer may import this package.
 """
 
 from ._arms import Pusher as Pusher, Reacher as Reacher
+from ._deployment import (
+    check_deployment as check_deployment,
+    Deployable as Deployable,
+    Deployment as Deployment,
+    OBSERVATION_PARTS as OBSERVATION_PARTS,
+    ObservationPart as ObservationPart,
+)
 from ._env import (
     AbstractEnv as AbstractEnv,
     check_action as check_action,
@@ -27,6 +35,11 @@ from ._pendulums import (
     InvertedDoublePendulum as InvertedDoublePendulum,
     InvertedPendulum as InvertedPendulum,
     PointMass as PointMass,
+)
+from ._symmetry import (
+    reflect_joints as reflect_joints,
+    Reflection as Reflection,
+    SignedPermutation as SignedPermutation,
 )
 from ._task import AbstractTask as AbstractTask
 from ._walkers import (

@@ -6,7 +6,8 @@ A wrapper is an environment that holds another one. Files in reading order:
 - `_episodes`: time limits, auto-reset, resets in advance, another robot in each episode;
 - `_actions`: repeated, clipped, scaled and delayed actions;
 - `_observations`: normalized, stacked, selected, noisy and privileged observations, images;
-- `skills`: descriptors of behavior, skills and goals; the environments with descriptors.
+- `skills`: descriptors of behavior, skills and goals; the environments with descriptors;
+- `_deployable`: the deployment of a task inside wrappers.
 
 They use environments and `render`; the viewer, the conformance kit, bridges, the command line
 and the agents import them.
@@ -20,6 +21,7 @@ from ._actions import (
     DelayAction as DelayAction,
     ScaleAction as ScaleAction,
 )
+from ._deployable import deployment_of as deployment_of
 from ._episodes import (
     AutoReset as AutoReset,
     DomainRandomization as DomainRandomization,

@@ -13,8 +13,8 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 QUICK = ("README.md", "docs/getting_started.md")
 # Pages whose examples need a plugin or a long training, or have tests of their own.
 ELSEWHERE = {
+    "docs/deploy.md",
     "docs/plugins.md",
-    "docs/policies_outside.md",
     "docs/pytorch.md",
     "docs/testing.md",
     "docs/training.md",

@@ -40,6 +40,7 @@ EXTRAS = {
     "eqsim-evosax": "test",
     "eqsim-example": "test",
     "eqsim-gymnasium": "test",
+    "eqsim-locomotion": "test",
     "eqsim-mjx": "test",
     "eqsim-playground": "test",
     "eqsim-torchrl": "test",

@@ -135,6 +135,17 @@ def eqsim_mjx() -> None:
     assert jnp.isfinite(timestep.reward)
 
 
+def eqsim_locomotion() -> None:
+    """Describe a robot, whose file no package has."""
+    import eqsim_locomotion
+
+    installed(eqsim_locomotion)
+    try:
+        eqsim_locomotion.load_robot(eqsim_locomotion.ROBOTS["go2"])
+    except FileNotFoundError as error:
+        assert "EQSIM_MENAGERIE" in str(error)
+
+
 def eqsim_playground() -> None:
     """Make a task from the model files of MuJoCo Playground."""
     import eqsim
@@ -161,6 +172,7 @@ SMOKE = {
     "eqsim-evosax": eqsim_evosax,
     "eqsim-example": eqsim_example,
     "eqsim-gymnasium": eqsim_gymnasium,
+    "eqsim-locomotion": eqsim_locomotion,
     "eqsim-mjx": eqsim_mjx,
     "eqsim-playground": eqsim_playground,
     "eqsim-torchrl": eqsim_torchrl,

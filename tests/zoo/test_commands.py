@@ -39,7 +39,8 @@ POINTS, AGENTS = PUBLISHED["eqsim.commands"], PUBLISHED["eqsim.agents"]
 def test_help(capsys):
     status, out, err = run(capsys, "--help")
     assert status == 0 and not err
-    assert {*POINTS} == {"train", "resume", "eval", "record", "runs"}
+    names = {"train", "resume", "eval", "export", "record", "replay", "runs"}
+    assert {*POINTS} == names
     assert all(name in out for name in (*POINTS, "list", "rollout"))
     for name in POINTS:
         status, out, _ = run(capsys, f"{name} --help")

@@ -14,7 +14,13 @@ from toys import Rail
 from eqsim import AutoReset, TimeLimit
 from eqsim.testing import parametrize_with_checks, probes
 from eqsim_zoo import PPO
-from eqsim_zoo.agents.ppo import ppo_loss, PPOBatch
+from eqsim_zoo.agents.ppo import (
+    adapted_pace,
+    in_value_units,
+    ppo_loss,
+    PPOBatch,
+    value_units,
+)
 from eqsim_zoo.blocks.collecting import collect
 from eqsim_zoo.blocks.hyperparameters import linear_schedule
 from eqsim_zoo.blocks.networks import Activation, Learner
@@ -58,7 +64,12 @@ def test_conformance(check):
     check.run()
 
 
-@both_kinds
+UNITS = PPO(**QUICK, normalize_values=True, target_kl=0.02)
+
+
+@pytest.mark.parametrize(
+    "agent", (*KINDS, UNITS), ids=("continuous", "levels", "units")
+)
 @pytest.mark.quick_cases("continuous")
 def test_values_of_a_probe(agent):
     """The value function learns the known values, the discount too; and the policy comes
@@ -71,8 +82,11 @@ def test_values_of_a_probe(agent):
         state, _ = iterate(agent, state, env)
     times = range(int(env.length))
     for obs in [jnp.array([c, t], float) for c in (-1.0, 1.0) for t in times]:
+        mean, std = value_units(state.returns)
         found = state.learner.model.value(normalize(state.statistics, obs))[0]
-        assert float(found) == pytest.approx(float(env.value(obs, 0.99)), abs=0.1)
+        assert float(mean + std * found) == pytest.approx(
+            float(env.value(obs, 0.99)), abs=0.1
+        )
         best = float(env.best_action(obs)[0])
         assert float(agent.act(state, obs)[0]) == pytest.approx(best, abs=0.25)
 
@@ -251,6 +265,61 @@ def test_learning_rate_goes_to_zero():
     models = [state.learner.model for state in (first, second, third)]
     assert not tree_allclose(models[0], models[1])
     assert tree_allclose(models[1], models[2], rtol=0.0, atol=0.0)
+
+
+def test_learning_rate_follows_the_divergence(getkey):
+    """Lower above twice the target, higher below half of it, within bounds; a state with a
+    factor learns as an agent with that learning rate."""
+    pace = lambda pace, kl, target: float(
+        adapted_pace(jnp.array(pace), jnp.array(kl), jnp.array(target))
+    )
+    assert pace(0.6, 0.05, 0.02) == pytest.approx(0.5)
+    assert pace(0.5, 0.005, 0.02) == pytest.approx(0.6)
+    assert pace(0.5, 0.02, 0.02) == pytest.approx(0.5)
+    assert pace(0.5, 0.05, 0.0) == pytest.approx(0.5)
+    assert pace(29.0, 0.0, 0.02) == pytest.approx(30.0)
+    assert pace(1.0 / 29.0, 1.0, 0.02) == pytest.approx(1.0 / 30.0)
+
+    env = AutoReset(TimeLimit(Wide(NU), 5))
+    agent = PPO(num_envs=5, unroll_length=1, num_minibatches=1, learning_rate=0.01)
+    state, batch = init(agent, getkey(), env), random_batch(agent, getkey())
+    update = eqx.filter_jit(lambda agent, *args: agent.update(*args))
+    change = lambda agent, **new: eqx.tree_at(
+        lambda a: [getattr(a, name) for name in new],
+        agent,
+        list(map(jnp.array, new.values())),
+    )
+    half = eqx.tree_at(lambda s: s.pace, state, 0.5 * state.pace)
+    by_state, _ = update(agent, half, batch)
+    by_agent, _ = update(change(agent, learning_rate=0.005), state, batch)
+    assert tree_allclose(by_state.learner.model, by_agent.learner.model)
+    for target, faster in ((1e-9, False), (1e9, True)):
+        new, _ = update(change(agent, target_kl=target), state, batch)
+        assert (float(new.pace) > 1.0) is faster and float(new.pace) != 1.0
+
+
+def test_units_of_values(getkey):
+    """Values and advantages come back from their units, which are those of all returns."""
+    agent = PPO(num_envs=5, unroll_length=1, num_minibatches=1, normalize_values=True)
+    state = init(agent, getkey(), AutoReset(TimeLimit(Wide(NU), 5)))
+    batch, returns, targets = random_batch(agent, getkey()), state.returns, []
+    for scale in (3.0, 5.0):
+        value = 40.0 + scale * batch.value
+        raw = eqx.tree_at(lambda b: b.value, batch, value)
+        targets.append(raw.value + raw.advantage)
+        new, returns = in_value_units(raw, returns)
+        mean, std = value_units(returns)
+        np.testing.assert_allclose(mean + std * new.value, raw.value, rtol=1e-9)
+        np.testing.assert_allclose(std * new.advantage, raw.advantage, rtol=1e-9)
+    # The statistics begin with one return of mean 0 and variance 1.
+    seen = np.concatenate([*targets, [-1.0], [1.0]])
+    weights = np.concatenate([np.ones(len(seen) - 2), [0.5, 0.5]])
+    expected = np.average(seen, weights=weights)
+    np.testing.assert_allclose(mean, expected, rtol=1e-9)
+    spread = np.sqrt(np.average((seen - expected) ** 2, weights=weights))
+    np.testing.assert_allclose(std, spread + 1e-4, rtol=1e-9)
+    same, none = in_value_units(batch, None)
+    assert same is batch and none is None and value_units(None) == (0.0, 1.0)
 
 
 def test_update_leaves_environments(getkey):

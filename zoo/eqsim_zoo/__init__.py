@@ -3,15 +3,17 @@
 Agents, `Run`, `train`, `resume`, `load_run` and `evaluate` are here. The packages, from the
 lowest: `blocks` has the parts that agents are made of, `vision` encoders, `data` datasets,
 `agents` one file per agent, `runs` what a run is, with checkpoints and presets; `training`,
-the loop with its callbacks, and `skills`, what is done with learned skills, are on `runs` and
-do not import each other. `_cli` has the commands. No package imports from a higher one, and
-none imports private names of eqsim. `docs/anatomy.md` follows `train` to an agent.
+the loop with its callbacks, `skills`, what is done with learned skills, and `export`, policies
+that leave the simulator, are on `runs` and do not import each other. `_cli` has the commands.
+No package imports from a higher one, and none imports private names of eqsim.
+`docs/anatomy.md` follows `train` to an agent.
 """
 
 from . import (
     agents as agents,
     blocks as blocks,
     data as data,
+    export as export,
     runs as runs,
     skills as skills,
     training as training,

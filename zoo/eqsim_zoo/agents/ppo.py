@@ -6,7 +6,8 @@
 """
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -18,7 +19,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
-from eqsim.wrappers import ScaleAction
+from eqsim.wrappers import RunningStatistics, ScaleAction
 
 from ..blocks.collecting import (
     add_steps,
@@ -86,6 +87,10 @@ class AbstractProximalAgent(AbstractOnlineAgent):
     - `entropy_cost`: weight $c_H$ of the entropy.
     - `reward_scale`: factor that multiplies rewards.
     - `max_grad_norm`: global norm to which gradients are clipped.
+    - `target_kl`: divergence from the old policy that the learning rate is adapted to, see
+        `adapted_pace`; 0: the learning rate is not adapted.
+    - `normalize_values`: true to learn values in units of the running standard deviation of
+        returns, about their running mean.
     - `initial_log_std`: logarithm of the initial standard deviation of actions.
     """
 
@@ -94,6 +99,7 @@ class AbstractProximalAgent(AbstractOnlineAgent):
     num_minibatches: int = static(8)
     activation: Activation = static(Activation.SWISH)
     normalize_observations: bool = static(True)
+    normalize_values: bool = static(False)
     learning_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=3e-4)
     adam_epsilon: Float[Array, ""] = eqx.field(converter=as_scalar, default=1e-8)
     anneal_steps: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.0)
@@ -105,27 +111,69 @@ class AbstractProximalAgent(AbstractOnlineAgent):
     entropy_cost: Float[Array, ""] = eqx.field(converter=as_scalar, default=1e-3)
     reward_scale: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
     max_grad_norm: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.5)
+    target_kl: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.0)
     initial_log_std: Float[Array, ""] = eqx.field(converter=as_scalar, default=-0.5)
 
     def __check_init__(self):
         check_ranges(self)
         check_on_policy(type(self).__name__, self.inputs)
 
-    def optimizer(self, steps: Float[Array, ""]) -> optax.GradientTransformation:
-        """Return Adam with the learning rate after a number of control steps."""
+    def optimizer(
+        self, steps: Float[Array, ""], pace: Float[Array, ""]
+    ) -> optax.GradientTransformation:
+        """Return Adam with the learning rate after a number of control steps.
+
+        **Arguments:**
+
+        - `pace`: factor of the learning rate, see `adapted_pace`.
+        """
         rate = linear_schedule(self.learning_rate, steps, self.anneal_steps)
-        return optax.adam(rate, eps=self.adam_epsilon)
+        return optax.adam(pace * rate, eps=self.adam_epsilon)
+
+    def descend(
+        self,
+        learner: Learner,
+        steps: Float[Array, ""],
+        pace: Float[Array, ""],
+        loss: Callable[[Any, Any], Any],
+        pieces: Any,
+    ) -> tuple[Learner, Float[Array, ""], dict[str, Array]]:
+        """Take one gradient step for each minibatch, and adapt the learning rate.
+
+        **Arguments:**
+
+        - `steps`: number of control steps so far.
+        - `loss`: `(networks, piece) -> (loss, metrics)`, with the metric `kl`.
+        - `pieces`: a PyTree of minibatches along the first axis.
+
+        **Returns:** the learner, the new factor of the learning rate, mean metrics.
+        """
+
+        def step(carry, piece):
+            learner, pace = carry
+            learner, metrics = learner.apply_loss_fn(
+                lambda networks: loss(networks, piece),
+                self.optimizer(steps, pace),
+                max_grad_norm=self.max_grad_norm,
+            )
+            return (learner, adapted_pace(pace, metrics["kl"], self.target_kl)), metrics
+
+        (learner, pace), metrics = lax.scan(step, (learner, pace), pieces)
+        return learner, pace, mean_metrics(metrics)
 
 
 class PPOState(eqx.Module):
     """State of `PPO`: `learner` of an `ActorCritic`, running `statistics` of observations,
-    action range `bounds`, environments, and number of control `steps`."""
+    running `returns` statistics, action range `bounds`, environments, factor `pace` of the
+    learning rate, and number of control `steps`."""
 
     learner: Learner
     statistics: ObservationStatistics | None
+    returns: RunningStatistics | None
     bounds: Float[Array, "nu 2"]
     running: Running
     key: PRNGKeyArray
+    pace: Float[Array, ""]
     steps: Int[Array, ""]
 
 
@@ -205,12 +253,14 @@ class PPO(AbstractProximalAgent):
             self.levels,
         )
         return PPOState(
-            Learner.create(networks, self.optimizer(jnp.zeros_like(running.last[0]))),
+            Learner.create(networks, self.optimizer(*jnp.zeros_like(running.last))),
             init_statistics(obs) if self.normalize_observations else None,
+            init_statistics(running.last[:1]) if self.normalize_values else None,
             # A copy, as the state may be donated and the system not.
             jnp.array(env.action_range),
             running,
             key,
+            jnp.ones_like(running.last[0]),
             jnp.zeros((), jnp.int32),
         )
 
@@ -238,10 +288,15 @@ class PPO(AbstractProximalAgent):
         # Advantages, by the old networks and statistics.
         batch = self.evaluate(state, steps)
         statistics = update_statistics(state.statistics, flatten_time(steps).obs)
+        batch, returns = in_value_units(batch, state.returns)
 
         # Learn.
         state = dataclasses.replace(
-            state, statistics=statistics, running=running, key=key_learn
+            state,
+            statistics=statistics,
+            returns=returns,
+            running=running,
+            key=key_learn,
         )
         state, metrics = self.update(state, batch)
         count = add_steps(report, state.steps)
@@ -257,7 +312,8 @@ class PPO(AbstractProximalAgent):
         networks = state.learner.model
         each = lambda fn: jax.vmap(jax.vmap(fn))
         seen = each(lambda obs: normalize(state.statistics, obs))
-        value_of = each(lambda obs: networks.value(obs)[0])
+        mean, std = value_units(state.returns)
+        value_of = each(lambda obs: mean + std * networks.value(obs)[0])
         obs, value = seen(steps.obs), value_of(seen(steps.obs))
         advantage = jax.vmap(gae, in_axes=(0, 0, 0, 0, 0, None, None))(
             steps.reward * self.reward_scale,
@@ -292,30 +348,24 @@ class PPO(AbstractProximalAgent):
                 f"= {self.num_minibatches} minibatches, got {rows} rows."
             )
         key, key_epochs = jr.split(state.key)
-        optimizer = self.optimizer(state.steps.astype(batch.advantage.dtype))
         bounded = jnp.all(jnp.isfinite(state.bounds), axis=1)
 
-        def step(learner, now):
-            index, key = now
+        def loss(networks, piece):
+            index, key = piece
             few = shard_batch(jtu.tree_map(lambda x: x[index], batch))
             keys = jr.split(key, index.shape[0])
-
-            def loss(networks):
-                each = lambda obs, action, key: networks.evaluate(
-                    obs, action, bounded, key
-                )
-                found = jax.vmap(each)(few.obs, few.action, keys)
-                return ppo_loss(self, few, *found)
-
-            return learner.apply_loss_fn(
-                loss, optimizer, max_grad_norm=self.max_grad_norm
-            )
+            each = lambda obs, action, key: networks.evaluate(obs, action, bounded, key)
+            found = jax.vmap(each)(few.obs, few.action, keys)
+            return ppo_loss(self, few, *found)
 
         sizes = self.num_epochs, self.num_minibatches
+        steps = state.steps.astype(batch.advantage.dtype)
         pieces = minibatches(key_epochs, rows, *sizes)
-        learner, metrics = lax.scan(step, state.learner, pieces)
-        new = dataclasses.replace(state, learner=replicate(learner), key=key)
-        return new, mean_metrics(metrics)
+        found = self.descend(state.learner, steps, state.pace, loss, pieces)
+        learner, pace, metrics = found
+        learner = replicate(learner)
+        new = dataclasses.replace(state, learner=learner, key=key, pace=pace)
+        return new, metrics
 
 
 def minibatches(
@@ -332,6 +382,51 @@ def minibatches(
 
     index, keys = jax.vmap(epoch)(jr.split(key, num_epochs))
     return index.reshape(-1, size), keys.reshape(-1)
+
+
+def adapted_pace(
+    pace: Float[Array, ""], kl: Float[Array, ""], target: Float[Array, ""]
+) -> Float[Array, ""]:
+    r"""Return the next factor of the learning rate: divided by 1.2 if the divergence exceeds
+    $2 \, \mathrm{target}$, multiplied by 1.2 below $\mathrm{target} / 2$, from 1/30 to 30;
+    unchanged if `target` is 0.
+
+    ??? cite "Reference"
+        Schulman et al., *Proximal policy optimization algorithms*, 2017, section 4, adapts
+        the weight of a penalty so; Rudin et al., *Learning to walk in minutes*, 2022,
+        table 3, the learning rate.
+    """
+    step = jnp.where(
+        kl > 2.0 * target, 1.0 / 1.2, jnp.where(kl < 0.5 * target, 1.2, 1.0)
+    )
+    return jnp.where(target > 0.0, jnp.clip(pace * step, 1.0 / 30.0, 30.0), pace)
+
+
+def value_units(
+    returns: RunningStatistics | None,
+) -> tuple[Float[Array, ""] | float, Float[Array, ""] | float]:
+    """Return the origin and the unit of the outputs of a value network: mean and standard
+    deviation of returns; 0 and 1 without statistics."""
+    if returns is None:
+        return 0.0, 1.0
+    return returns.mean[0], jnp.sqrt(returns.variance[0]) + 1e-4
+
+
+_Batch = TypeVar("_Batch", bound=Any)
+
+
+def in_value_units(
+    batch: _Batch, returns: RunningStatistics | None
+) -> tuple[_Batch, RunningStatistics | None]:
+    """Add the returns of a batch to the statistics, and convert its `value` and `advantage`
+    to their units."""
+    if returns is None:
+        return batch, None
+    targets = (batch.value + batch.advantage).reshape(-1, 1)
+    returns = update_statistics(returns, targets)
+    mean, std = value_units(returns)
+    new = (batch.value - mean) / std, batch.advantage / std
+    return eqx.tree_at(lambda b: (b.value, b.advantage), batch, new), returns
 
 
 # Losses.

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
-from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractRecurrentAgent
+from eqsim.wrappers import RunningStatistics
 
 from ..blocks.collecting import (
     add_steps,
@@ -22,7 +22,7 @@ from ..blocks.collecting import (
     Transition,
 )
 from ..blocks.hyperparameters import check_positive, same_precision, static
-from ..blocks.networks import Learner, mean_metrics
+from ..blocks.networks import Learner
 from ..blocks.observations import (
     acts_on_batches,
     init_statistics,
@@ -33,20 +33,23 @@ from ..blocks.parallel import check_divisible, replicate, shard_batch
 from ..blocks.policies import check_action_bounds, Squash
 from ..blocks.recurrent import RecurrentActor, RecurrentActorCritic, Sequence, sequences
 from ..blocks.returns import gae
-from .ppo import AbstractProximalAgent, ppo_loss
+from .ppo import AbstractProximalAgent, in_value_units, ppo_loss, value_units
 
 
 class RecurrentPPOState(eqx.Module):
     """State of `RecurrentPPO`: `learner` of a `RecurrentActorCritic`, running `statistics`
-    of observations, action range `bounds`, environments with memories of the policy,
-    hidden states of the value network (`value_memory`), and number of control `steps`."""
+    of observations, running `returns` statistics, action range `bounds`, environments with
+    memories of the policy, hidden states of the value network (`value_memory`), factor
+    `pace` of the learning rate, and number of control `steps`."""
 
     learner: Learner
     statistics: ObservationStatistics | None
+    returns: RunningStatistics | None
     bounds: Float[Array, "nu 2"]
     running: Running
     value_memory: Float[Array, "envs size"]
     key: PRNGKeyArray
+    pace: Float[Array, ""]
     steps: Int[Array, ""]
 
 
@@ -129,13 +132,15 @@ class RecurrentPPO(AbstractProximalAgent, AbstractRecurrentAgent):
         rows = lambda x: shard_batch(jnp.tile(x, (self.num_envs, 1)))
         memory = RecurrentActor(networks, None, None, True).first_memory()
         return RecurrentPPOState(
-            Learner.create(networks, self.optimizer(jnp.zeros_like(running.last[0]))),
+            Learner.create(networks, self.optimizer(*jnp.zeros_like(running.last))),
             init_statistics(obs) if self.normalize_observations else None,
+            init_statistics(running.last[:1]) if self.normalize_values else None,
             # A copy, as the state may be donated and the system not.
             jnp.array(env.action_range),
             dataclasses.replace(running, memory=jtu.tree_map(rows, memory)),
             rows(networks.value.first_memory()),
             key,
+            jnp.ones_like(running.last[0]),
             jnp.zeros((), jnp.int32),
         )
 
@@ -164,9 +169,11 @@ class RecurrentPPO(AbstractProximalAgent, AbstractRecurrentAgent):
             Squash(env), actor, state.running, key_act, self.unroll_length
         )
         batch, value_memory = self.evaluate(state, steps)
+        batch, returns = in_value_units(batch, state.returns)
         new = dataclasses.replace(
             state,
             statistics=update_statistics(state.statistics, flatten_time(steps).obs),
+            returns=returns,
             running=running,
             value_memory=value_memory,
             key=key_learn,
@@ -184,7 +191,9 @@ class RecurrentPPO(AbstractProximalAgent, AbstractRecurrentAgent):
         found, next_inputs = sequences(
             state.statistics, steps, state.running.memory, state.value_memory
         )
-        value, next_value, memory = jax.vmap(networks.values)(found, next_inputs)
+        values = jax.vmap(networks.values)(found, next_inputs)
+        mean, std = value_units(state.returns)
+        value, next_value = (mean + std * x for x in values[:2])
         advantage = jax.vmap(gae, in_axes=(0, 0, 0, 0, 0, None, None))(
             steps.reward * self.reward_scale,
             value,
@@ -196,7 +205,7 @@ class RecurrentPPO(AbstractProximalAgent, AbstractRecurrentAgent):
         )
         log_prob = jax.vmap(networks.log_prob)(found, steps.action)
         batch = RecurrentPPOBatch(found, steps.action, log_prob, advantage, value)
-        return batch, jnp.where(steps.done[:, -1:], 0.0, memory)
+        return batch, jnp.where(steps.done[:, -1:], 0.0, values[2])
 
     @same_precision
     def update(
@@ -215,27 +224,23 @@ class RecurrentPPO(AbstractProximalAgent, AbstractRecurrentAgent):
                 f"`RecurrentPPO.num_minibatches` must divide the {rows} sequences of a "
                 f"batch, got {self.num_minibatches}."
             )
-        optimizer = self.optimizer(state.steps.astype(batch.advantage.dtype))
         bounded = jnp.all(jnp.isfinite(state.bounds), axis=1)
         key, *keys = jr.split(state.key, 1 + self.num_epochs)
         orders = [jr.permutation(key, rows) for key in keys]
         pieces = jnp.concatenate(orders).reshape(-1, rows // self.num_minibatches)
 
-        def step(learner, now):
+        def loss(networks, now):
             piece, key = now
             few = shard_batch(jtu.tree_map(lambda x: x[piece], batch))
             keys = jr.split(key, len(piece))
-
-            def loss(networks):
-                each = jax.vmap(networks.evaluate, in_axes=(0, 0, None, 0))
-                return ppo_loss(self, few, *each(few.steps, few.action, bounded, keys))
-
-            return learner.apply_loss_fn(
-                loss, optimizer, max_grad_norm=self.max_grad_norm
-            )
+            each = jax.vmap(networks.evaluate, in_axes=(0, 0, None, 0))
+            return ppo_loss(self, few, *each(few.steps, few.action, bounded, keys))
 
         key, key_loss = jr.split(key)
         inputs = pieces, jr.split(key_loss, len(pieces))
-        learner, metrics = lax.scan(step, state.learner, inputs)
-        new = dataclasses.replace(state, learner=replicate(learner), key=key)
-        return new, mean_metrics(metrics)
+        steps = state.steps.astype(batch.advantage.dtype)
+        found = self.descend(state.learner, steps, state.pace, loss, inputs)
+        learner, pace, metrics = found
+        learner = replicate(learner)
+        new = dataclasses.replace(state, learner=learner, key=key, pace=pace)
+        return new, metrics

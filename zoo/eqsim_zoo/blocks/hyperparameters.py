@@ -180,6 +180,7 @@ _RANGES: dict[str, _Range] = {
     "step_size": _SIZE,
     "target_decay": _SHARE,
     "target_entropy": _FINITE,
+    "target_kl": _SIZE,
     "target_noise": _SIZE,
     "target_rate": _RATE,
     "target_return": _ANY,

@@ -30,6 +30,26 @@ def _locomotion(env: str, steps: int | float) -> Run:
     return Run("ppo", env, steps, settings=settings)
 
 
+def _walk(env: str, steps: int | float) -> Run:
+    """Return settings for legged robots: small batches and networks, as updates would
+    otherwise take longer than the simulation."""
+    settings = {
+        "num_envs": 256,
+        "unroll_length": 24,
+        "num_minibatches": 4,
+        "policy_hidden": (128, 64),
+        "value_hidden": (128, 64),
+        "learning_rate": 1e-3,
+        "target_kl": 0.015,
+        "discount": 0.97,
+        "entropy_cost": 3e-3,
+        "max_grad_norm": 1.0,
+        "initial_log_std": -0.3,
+        "normalize_values": True,
+    }
+    return Run("ppo", env, steps, pool_size=2048, settings=settings)
+
+
 def _balance_off_policy(steps: int | float = 40_000) -> Run:
     settings = {
         "unroll_length": 1,
@@ -147,6 +167,8 @@ _TABLE: dict[tuple[str, ...], Callable[..., Run]] = {
     ("ppo", "hopper"): lambda steps=2_000_000: _locomotion("hopper", steps),
     ("ppo", "half_cheetah"): lambda steps=3_000_000: _locomotion("half_cheetah", steps),
     ("ppo", "ant"): lambda steps=3_000_000: _locomotion("ant", steps),
+    ("ppo", "go1_velocity"): lambda steps=2_500_000: _walk("go1_velocity", steps),
+    ("ppo", "go2_velocity"): lambda steps=2_500_000: _walk("go2_velocity", steps),
     ("sac", "inverted_pendulum"): _balance_off_policy,
     ("shac", "hopper"): _hop_through_physics,
     ("dads", "ant_omni"): _five_directions,

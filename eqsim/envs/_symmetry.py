@@ -1,0 +1,142 @@
+"""Reflection of robots: observations and actions as seen in a mirror."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from ..kinematics import forward
+from ..model import System
+from ..model.arrays import as_array
+
+
+class SignedPermutation(eqx.Module):
+    r"""The map $x_i \mapsto s_i\, x_{p_i}$ of the last axis.
+
+    **Arguments:**
+
+    - `index`: the entry $p_i$ that becomes each entry.
+    - `sign`: its factor $s_i$, 1 or -1.
+    """
+
+    index: tuple[int, ...] = eqx.field(static=True)
+    sign: Float[Array, " n"] = eqx.field(converter=as_array)
+
+    def __call__(self, x: Float[Array, "*batch n"]) -> Float[Array, "*batch n"]:
+        return x[..., np.array(self.index)] * jnp.broadcast_to(self.sign, x.shape)
+
+    @staticmethod
+    def join(parts: Sequence["SignedPermutation"]) -> "SignedPermutation":
+        """Return the map of vectors that are joined, each of which has its own map."""
+        starts = np.cumsum([0, *(len(part.index) for part in parts)])
+        index = [s + i for s, part in zip(starts, parts) for i in part.index]
+        sign = jnp.concatenate([part.sign for part in parts])
+        return SignedPermutation(tuple(int(i) for i in index), sign)
+
+
+class Reflection(eqx.Module):
+    r"""A reflection of a task at the plane through its x and z axes.
+
+    If the robot and its task are symmetric, the reflection of a transition is a transition
+    with the same reward, and the reflection of an optimal action is optimal in the
+    reflected state.
+
+    **Arguments:**
+
+    - `obs`: maps of the vectors of an observation, in the same structure.
+    - `action`: map of actions.
+
+    ??? cite "Reference"
+        Abdolhosseini et al., *On learning symmetric locomotion*, 2019, section 4.
+    """
+
+    obs: PyTree[Any]
+    action: SignedPermutation
+
+    def reflect_obs(self, obs: PyTree[Array]) -> PyTree[Array]:
+        """Reflect observations.
+
+        **Raises:** `ValueError` if they have another structure or size than `obs`.
+        """
+        is_map = lambda x: isinstance(x, SignedPermutation)
+        maps, structure = jax.tree_util.tree_flatten(self.obs, is_leaf=is_map)
+        found, other = jax.tree_util.tree_flatten(obs)
+        sizes = [x.shape[-1:] for x in found]
+        expected = [(len(each.index),) for each in maps]
+        if structure != other or sizes != expected:
+            raise ValueError(
+                f"The reflection is that of observations of sizes {expected} in {structure}, "
+                f"got {sizes} in {other}. A wrapper has changed the observation: reflect "
+                "inside it, or leave it out."
+            )
+        return structure.unflatten([f(x) for f, x in zip(maps, found, strict=True)])
+
+
+# Sides in names, the longer before those that they contain.
+_SIDES = (
+    ("left", "right"),
+    ("Left", "Right"),
+    ("LEFT", "RIGHT"),
+    ("FL", "FR"),
+    ("RL", "RR"),
+    ("HL", "HR"),
+    ("LF", "RF"),
+    ("LH", "RH"),
+    ("fl_", "fr_"),
+    ("hl_", "hr_"),
+    ("rl_", "rr_"),
+    ("l_", "r_"),
+    ("L_", "R_"),
+)
+
+
+def reflected_name(name: str, names: Sequence[str]) -> str:
+    """Return the name of the same part on the other side; the name itself if there is none,
+    as in the middle of a robot."""
+    for left, right in _SIDES:
+        for one, other in ((left, right), (right, left)):
+            if one in name and (new := name.replace(one, other, 1)) in names:
+                return new
+    return name
+
+
+def reflect_joints(
+    sys: System, q: Float[Array, " nq"], joints: Sequence[str]
+) -> SignedPermutation:
+    r"""Compute the map of joint angles of a robot to those of its mirror image.
+
+    Joints of both sides are found by their names, such as `left_knee` and `right_knee`, or
+    `FL_calf` and `FR_calf`. A reflection maps an axis $(x, y, z)$ of rotation to
+    $(-x, y, -z)$: the sign tells whether the axis of the other side points there.
+
+    **Arguments:**
+
+    - `sys`: the robot.
+    - `q`: coordinates in which it is symmetric, with x forward.
+    - `joints`: names of hinges.
+
+    **Raises:** `ValueError` if the axes of two sides are not mirror images.
+    """
+    rot = np.asarray(forward(sys, jnp.asarray(q)).rot)
+    axes = {}
+    for name in joints:
+        joint = sys.joint(name)
+        link = sys.joints.links[joint.index]
+        axes[name] = rot[link] @ np.asarray(sys.joints.axis[joint.index])
+    index, sign = [], []
+    for name in joints:
+        other = reflected_name(name, joints)
+        same = float(axes[name] @ (axes[other] * np.array([-1.0, 1.0, -1.0])))
+        if abs(abs(same) - 1.0) > 1e-2:
+            raise ValueError(
+                f"The axes of the joints {name!r} and {other!r} are no mirror images: "
+                f"{axes[name].round(3)} and {axes[other].round(3)} at `q`. Pass coordinates in "
+                "which the robot is symmetric and looks along x."
+            )
+        index.append(joints.index(other))
+        sign.append(np.sign(same))
+    return SignedPermutation(tuple(index), np.array(sign))

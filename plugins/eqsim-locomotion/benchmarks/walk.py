@@ -1,0 +1,109 @@
+"""Train robots to follow commands, and measure how well they do.
+
+```bash
+python benchmarks/walk.py --robots go1 go2 --seeds 3
+```
+
+Each run is `eqsim train ppo ROBOT_velocity` with its preset, in a process of its own, with a
+cold cache of programs: seconds are those of the whole process until the last step. Then 256
+episodes of 20 s without exploration, with noise: falls, and the mean absolute error of the
+velocity at each control step, also in the moments after a new command.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+
+EPISODES, SECONDS = 256, 20.0
+
+
+def run_one(robot: str, seed: int, steps: float, since: float, out: str) -> None:
+    """Train and evaluate, and write the numbers to a file.
+
+    **Arguments:**
+
+    - `since`: time at which the process was started.
+    - `out`: folder of the run and of the file.
+    """
+    import jax.numpy as jnp
+    import jax.random as jr
+
+    import eqsim_zoo as zoo
+
+    preset = zoo.runs.presets()["ppo", f"{robot}_velocity"](steps)
+    run = dataclasses.replace(preset, seed=seed, evaluations=0)
+    result = zoo.train(run, out=f"{out}/run")
+    seconds = time.time() - since
+    error, up = follow(*result.member(0), result.environment(), jr.key(1000 + seed))
+    mean = jnp.mean(error, axis=(0, 1), where=up[..., None])
+    names = ("forward", "lateral", "yaw")
+    found = {
+        "robot": robot,
+        "seed": seed,
+        "steps": result.counters.steps,
+        "seconds": round(seconds),
+        "falls": int(EPISODES - jnp.sum(up[-1])),
+        **{name: round(float(x), 3) for name, x in zip(names, mean, strict=True)},
+    }
+    pathlib.Path(out, "found.json").write_text(json.dumps(found))
+
+
+def follow(agent, state, env, key):
+    """Return errors of the velocity, (time, episode, 3), and which episodes go on."""
+    import equinox as eqx
+    import jax
+    import jax.numpy as jnp
+    import jax.random as jr
+
+    @eqx.filter_jit
+    def run(env, state, keys):
+        def step(carry, _):
+            before, obs, up = carry
+            after, timestep = eqx.filter_vmap(env.step)(before, agent.act(state, obs))
+            up = up & ~timestep.terminated
+            velocity = jax.vmap(env.velocity)(after.robot)
+            return (after, timestep.obs, up), (jnp.abs(velocity - before.command), up)
+
+        first, timestep = eqx.filter_vmap(env.reset)(keys)
+        start = first, timestep.obs, jnp.ones(EPISODES, bool)
+        return jax.lax.scan(step, start, None, length=round(SECONDS / 0.02))[1]
+
+    return run(env, state, jr.split(key, EPISODES))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--robots", nargs="+", default=["go1", "go2"])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=float, default=2.5e6)
+    parser.add_argument("--out", help="folder of the runs; by default a temporary one")
+    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        robot, seed, since, out = options.one
+        run_one(robot, int(seed), options.steps, float(since), out)
+        return
+    print("| robot | seed | steps | seconds | falls | forward | lateral | yaw |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|", flush=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        for robot, seed in itertools.product(options.robots, range(options.seeds)):
+            out = pathlib.Path(options.out or temporary, f"{robot}_{seed}")
+            out.mkdir(parents=True)
+            command = [sys.executable, __file__, "--steps", str(options.steps)]
+            command += ["--one", robot, str(seed), str(time.time()), str(out)]
+            cold = os.environ | {"EQSIM_KERNELS_CACHE": str(out / "kernels")}
+            subprocess.run(command, check=True, env=cold, stdout=sys.stderr)
+            found = json.loads((out / "found.json").read_text())
+            print("|", " | ".join(map(str, found.values())), "|", flush=True)
+
+
+if __name__ == "__main__":
+    main()

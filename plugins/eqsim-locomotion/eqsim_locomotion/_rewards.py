@@ -1,0 +1,188 @@
+"""Reward terms of legged locomotion, by name.
+
+A term is a function of `Motion`, what is known of a control step. A task computes the terms
+that its weights name, so a term without a weight costs nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from eqsim.spatial import safe_sqrt
+
+
+class Motion(NamedTuple):
+    """What is known at the end of a control step, for reward terms and observations.
+
+    - `command`: forward and lateral velocity, m/s, and yaw rate, rad/s.
+    - `moving`: true if the command is not to stand.
+    - `velocity`, `angular_velocity`: of the root (or its IMU) in its own axes, m/s, rad/s.
+    - `world_velocity`: velocity in world axes, m/s.
+    - `gravity`: direction of gravity in the axes of the root.
+    - `height`: height of the root above the ground, m.
+    - `deviation`: joint angles minus those of the default pose, rad.
+    - `rates`: joint velocities, rad/s.
+    - `acceleration`: mean joint acceleration over the control step, rad/s$^2$.
+    - `beyond`: angles beyond the soft joint limits, rad, not negative.
+    - `pose_weights`: weights of `deviation`.
+    - `torque`: torques of the servos, N m.
+    - `action`, `last_action`: this action and the one before.
+    - `contact`: true for feet that touch the ground.
+    - `landed`: true for feet that touch it for the first time after a swing.
+    - `air_time`: time of each foot in the air, s; of a foot that landed, that of the swing.
+    - `swing_peak`: largest height of each foot in that time, m.
+    - `foot_height`: heights of the feet above the ground, m.
+    - `foot_velocity`: velocities of the feet in world axes, m/s.
+    - `swing_height`: height of a swing that the task asks for, m.
+    - `fallen`: true if the robot has fallen.
+    """
+
+    command: Float[Array, "3"]
+    moving: Bool[Array, ""]
+    velocity: Float[Array, "3"]
+    angular_velocity: Float[Array, "3"]
+    world_velocity: Float[Array, "3"]
+    gravity: Float[Array, "3"]
+    height: Float[Array, ""]
+    deviation: Float[Array, " nu"]
+    rates: Float[Array, " nu"]
+    acceleration: Float[Array, " nu"]
+    beyond: Float[Array, " nu"]
+    pose_weights: Float[Array, " nu"]
+    torque: Float[Array, " nu"]
+    action: Float[Array, " nu"]
+    last_action: Float[Array, " nu"]
+    contact: Bool[Array, " nfeet"]
+    landed: Bool[Array, " nfeet"]
+    air_time: Float[Array, " nfeet"]
+    swing_peak: Float[Array, " nfeet"]
+    foot_height: Float[Array, " nfeet"]
+    foot_velocity: Float[Array, "nfeet 3"]
+    swing_height: Float[Array, ""]
+    fallen: Bool[Array, ""]
+
+
+Term = Callable[[Motion], Float[Array, ""]]
+
+_WIDTH = 0.25  # Of tracking terms: squares of m/s and rad/s.
+
+
+def track_velocity(now: Motion) -> Float[Array, ""]:
+    r"""$\exp(-|c_{xy} - v_{xy}|^2 / \sigma)$, $\sigma$ = 0.25 m$^2$/s$^2$."""
+    return jnp.exp(-jnp.sum((now.command[:2] - now.velocity[:2]) ** 2) / _WIDTH)
+
+
+def track_yaw_rate(now: Motion) -> Float[Array, ""]:
+    r"""$\exp(-(c_\omega - \omega_z)^2 / \sigma)$, $\sigma$ = 0.25 rad$^2$/s$^2$."""
+    return jnp.exp(-((now.command[2] - now.angular_velocity[2]) ** 2) / _WIDTH)
+
+
+def vertical_velocity(now: Motion) -> Float[Array, ""]:
+    """$v_z^2$ in the world."""
+    return now.world_velocity[2] ** 2
+
+
+def tilt_rate(now: Motion) -> Float[Array, ""]:
+    r"""$\omega_x^2 + \omega_y^2$."""
+    return jnp.sum(now.angular_velocity[:2] ** 2)
+
+
+def tilt(now: Motion) -> Float[Array, ""]:
+    """$g_x^2 + g_y^2$, with the direction of gravity $g$ in the axes of the root."""
+    return jnp.sum(now.gravity[:2] ** 2)
+
+
+def alive(now: Motion) -> Float[Array, ""]:
+    """1 while the robot has not fallen."""
+    return 1.0 - now.fallen.astype(now.height.dtype)
+
+
+def fallen(now: Motion) -> Float[Array, ""]:
+    """1 if the robot has fallen."""
+    return now.fallen.astype(now.height.dtype)
+
+
+def pose(now: Motion) -> Float[Array, ""]:
+    r"""$\sum_j w_j (q_j - q_{0j})^2$, with the default pose $q_0$."""
+    return jnp.sum(now.pose_weights * now.deviation**2)
+
+
+def stand_still(now: Motion) -> Float[Array, ""]:
+    r"""$\sum_j |q_j - q_{0j}|$ if the command is to stand."""
+    return jnp.where(now.moving, 0.0, jnp.sum(jnp.abs(now.deviation)))
+
+
+def joint_limits(now: Motion) -> Float[Array, ""]:
+    """Sum of the angles beyond the soft joint limits."""
+    return jnp.sum(now.beyond)
+
+
+def torques(now: Motion) -> Float[Array, ""]:
+    r"""$|\tau|^2$."""
+    return jnp.sum(now.torque**2)
+
+
+def energy(now: Motion) -> Float[Array, ""]:
+    r"""$\sum_j |\dot q_j \tau_j|$, W."""
+    return jnp.sum(jnp.abs(now.rates) * jnp.abs(now.torque))
+
+
+def joint_acceleration(now: Motion) -> Float[Array, ""]:
+    r"""$|\ddot q|^2$, of the mean acceleration over the control step."""
+    return jnp.sum(now.acceleration**2)
+
+
+def action_rate(now: Motion) -> Float[Array, ""]:
+    """$|a_t - a_{t-1}|^2$."""
+    return jnp.sum((now.action - now.last_action) ** 2)
+
+
+def air_time(now: Motion) -> Float[Array, ""]:
+    r"""$\sum_i f_i (t_i - 0.5)$ over feet that land ($f_i$ = 1) after $t_i$ seconds, if the
+    command is to move."""
+    gain = jnp.where(now.landed & now.moving, now.air_time - 0.5, 0.0)
+    return jnp.sum(gain)
+
+
+def slip(now: Motion) -> Float[Array, ""]:
+    """$\\sum_i k_i |w_i|^2$ over feet that touch ($k_i$ = 1), with horizontal velocity
+    $w_i$."""
+    speed2 = jnp.sum(now.foot_velocity[:, :2] ** 2, axis=1)
+    return jnp.sum(jnp.where(now.contact, speed2, 0.0))
+
+
+def clearance(now: Motion) -> Float[Array, ""]:
+    r"""$\sum_i |z_i - h| \sqrt{|w_i|}$, with the foot's height $z_i$ above the ground and the
+    height $h$ of a swing."""
+    speed2 = jnp.sum(now.foot_velocity[:, :2] ** 2, axis=1)
+    lift = jnp.abs(now.foot_height - now.swing_height)
+    return jnp.sum(lift * safe_sqrt(safe_sqrt(speed2)))
+
+
+def swing_height(now: Motion) -> Float[Array, ""]:
+    r"""$\sum_i f_i (p_i / h - 1)^2$ over feet that land ($f_i$ = 1) after a swing up to
+    $p_i$."""
+    off = (now.swing_peak / now.swing_height - 1.0) ** 2
+    return jnp.sum(jnp.where(now.landed & now.moving, off, 0.0))
+
+
+def hop(now: Motion) -> Float[Array, ""]:
+    """1 if no foot touches the ground."""
+    return 1.0 - jnp.any(now.contact).astype(now.height.dtype)
+
+
+TERMS: Mapping[str, Term] = MappingProxyType(
+    {
+        term.__name__: term
+        for term in (
+            *(track_velocity, track_yaw_rate, vertical_velocity, tilt_rate, tilt),
+            *(alive, fallen, pose, stand_still, joint_limits, torques, energy),
+            *(joint_acceleration, action_rate, air_time, slip, clearance),
+            *(swing_height, hop),
+        )
+    }
+)
+"""All terms by name."""

@@ -1,0 +1,525 @@
+"""The task of following velocity commands, for any legged robot."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from eqsim import (
+    AbstractEnv,
+    AbstractPipeline,
+    Generalized,
+    ResetOptions,
+    scan,
+    State,
+    System,
+    Timestep,
+)
+from eqsim.bridges import check_key
+from eqsim.envs import (
+    check_action,
+    Deployment,
+    ObservationPart,
+    reflect_joints,
+    Reflection,
+    same_robot_options,
+    SignedPermutation,
+)
+from eqsim.kinematics import forward, forward_velocity
+from eqsim.pipelines import Contacts, Solved
+from eqsim.spatial import multiply, positive_part
+
+from ._commands import Commands
+from ._fields import as_array, as_arrays
+from ._rewards import Motion, TERMS
+from ._robots import (
+    by_joint,
+    default_pose,
+    find_names,
+    load_robot,
+    Names,
+    Robot,
+    ROBOTS,
+)
+
+
+WEIGHTS = {
+    "track_velocity": 1.5,
+    "track_yaw_rate": 0.75,
+    "vertical_velocity": -1.0,
+    "tilt_rate": -0.05,
+    "tilt": -2.5,
+    "pose": -0.1,
+    "torques": -1e-4,
+    "joint_acceleration": -1e-7,
+    "action_rate": -0.01,
+    "air_time": 0.25,
+    "slip": -0.05,
+    "joint_limits": -1.0,
+    "stand_still": -0.2,
+    "fallen": -100.0,
+}
+"""Default weights of the reward terms of `VelocityTracking`, per second."""
+
+NOISE = {
+    "linear_velocity": 0.1,
+    "angular_velocity": 0.2,
+    "gravity": 0.05,
+    "joint_positions": 0.03,
+    "joint_velocities": 1.5,
+}
+"""Default half widths of the uniform noise of observations."""
+
+OBSERVATION = (
+    *("linear_velocity", "angular_velocity", "gravity", "command"),
+    *("joint_positions", "joint_velocities", "last_action"),
+)
+SCALES = {"joint_velocities": 0.05, "angular_velocity": 0.25}
+
+
+class VelocityState(eqx.Module):
+    """The state of `VelocityTracking`.
+
+    **Arguments:**
+
+    - `robot`: the state of the robot.
+    - `key`: key of commands and noise to come.
+    - `command`: forward and lateral velocity, m/s, and yaw rate, rad/s.
+    - `command_steps`: control steps until the next command.
+    - `last_action`: the last action.
+    - `air_time`: time since each foot touched the ground, s.
+    - `swing_peak`: largest height of each foot in that time, m.
+    - `contact`: true for feet that touched the ground at the last step.
+    """
+
+    robot: State
+    key: PRNGKeyArray
+    command: Float[Array, "3"]
+    command_steps: Int[Array, ""]
+    last_action: Float[Array, " nu"]
+    air_time: Float[Array, " nfeet"]
+    swing_peak: Float[Array, " nfeet"]
+    contact: Bool[Array, " nfeet"]
+
+
+class VelocityTracking(AbstractEnv):
+    r"""A legged robot that follows velocity commands.
+
+    Observation: the parts of `observation`, times `scales`, with uniform noise: velocity and
+    angular velocity of the root and the direction of gravity in its axes, the command,
+    joint angles minus those of the default pose, joint velocities, the last action.
+
+    Action: the targets of the servos are the angles $q_0 + s\,a$, with the default pose $q_0$
+    and the action scales $s$ of the robot. Actions have no bounds; torques have.
+
+    Reward: the sum of the terms that `weights` names, times weight and control step. `TERMS`
+    has all terms; `help` of each has its equation.
+
+    Initial state: the default pose with any heading, joint angles that deviate by up to 0.1
+    rad, and velocities of the root up to 0.5 m/s and 0.5 rad/s in each entry. The episode
+    terminates if the root is tilted by more than `fallen`.
+
+    Contacts and torques are those of the last time step of a control step.
+
+    **Arguments:**
+
+    - `robot`: description of the robot, or a name in `ROBOTS`.
+    - `sys`: the robot; by default that of `load_robot(robot)`.
+    - `pipeline`: the physics; by default `Generalized(max_contacts=16)`.
+    - `frame_skip`: time steps per control step; by default those of 0.02 s.
+    - `observation`: names of the parts of the observation, in order.
+    - `scales`: factors of parts of the observation; 1 for others.
+    - `noise`: half widths of the uniform noise of parts, before scaling; 0 for others.
+    - `weights`: weights of the reward terms, 1/s.
+    - `commands`: the commands.
+    - `soft_limit`: soft joint limits as a fraction of the range.
+
+    **Raises:** `ValueError` if the robot does not have what its description names, or a part
+    or a term does not exist.
+
+    ??? cite "Reference"
+        Rudin et al., *Learning to walk in minutes using massively parallel deep
+        reinforcement learning*, 2022, sections 3 and A; Zakka et al., *MuJoCo Playground*,
+        2025.
+    """
+
+    sys: System
+    pipeline: AbstractPipeline
+    frame_skip: int = eqx.field(static=True)
+    observation: tuple[str, ...] = eqx.field(static=True)
+    names: Names = eqx.field(static=True)
+    scales: dict[str, Float[Array, ""]]
+    noise: dict[str, Float[Array, ""]]
+    weights: dict[str, Float[Array, ""]]
+    commands: Commands
+    start: Float[Array, " nq"]
+    pose: Float[Array, " nu"]
+    action_scale: Float[Array, " nu"]
+    pose_weights: Float[Array, " nu"]
+    swing_height: Float[Array, ""]
+    fallen: Float[Array, ""]
+    soft_limit: Float[Array, ""]
+    mirrored: Reflection
+
+    def __init__(
+        self,
+        robot: Robot | str = "go2",
+        sys: System | None = None,
+        pipeline: AbstractPipeline | None = None,
+        *,
+        frame_skip: int | None = None,
+        observation: tuple[str, ...] = OBSERVATION,
+        scales: Mapping[str, Any] = SCALES,
+        noise: Mapping[str, Any] = NOISE,
+        weights: Mapping[str, Any] = WEIGHTS,
+        commands: Commands | None = None,
+        soft_limit: Any = 0.95,
+    ):
+        if isinstance(robot, str):
+            check_known("robot", [robot], ROBOTS)
+            robot = ROBOTS[robot]
+        self.sys = load_robot(robot) if sys is None else sys
+        self.pipeline = Generalized(max_contacts=16) if pipeline is None else pipeline
+        self.frame_skip = round(0.02 / robot.dt) if frame_skip is None else frame_skip
+        self.observation = observation
+        self.names = find_names(self.sys, robot)
+        self.scales, self.noise = as_arrays(scales), as_arrays(noise)
+        self.weights = as_arrays(weights)
+        for what, names, known in (
+            ("observation", observation, OBSERVATION),
+            ("scales", scales, OBSERVATION),
+            ("noise", noise, OBSERVATION),
+            ("weights", weights, TERMS),
+        ):
+            check_known(what, names, known)
+        self.commands = Commands() if commands is None else commands
+        self.start, self.pose = default_pose(self.sys, robot, self.names)
+        joints = self.names.joints
+        dtype = self.pose.dtype
+        self.action_scale = jnp.asarray(
+            by_joint(robot.action_scale, joints, "action_scale"), dtype
+        )
+        self.pose_weights = jnp.asarray(
+            by_joint(robot.pose_weights, joints, "pose_weights"), dtype
+        )
+        self.swing_height = as_array(robot.foot_height)
+        self.fallen = as_array(robot.fallen)
+        self.soft_limit = as_array(soft_limit)
+        action = reflect_joints(self.sys, self.start, joints)
+        self.mirrored = Reflection(reflected_observation(observation, action), action)
+
+    def velocity(self, robot: State) -> Float[Array, "3"]:
+        """Return what commands ask for: forward and lateral velocity of the root in its own
+        axes, m/s, and its yaw rate, rad/s."""
+        linear, angular, *_ = self._root(robot)
+        return jnp.stack([linear[0], linear[1], angular[2]])
+
+    def deployment(self) -> Deployment:
+        """Return what a controller outside the simulator needs to know."""
+        nu, actuators = self.sys.nu, self.sys.actuators
+        size = dict.fromkeys(_SIGNS, 3)
+        part = lambda name: ObservationPart(
+            name, size.get(name, nu), float(self.scales.get(name, 1.0))
+        )
+        listed = lambda x: tuple(float(value) for value in x)
+        return Deployment(
+            root=self.sys.links.names[self.names.root],
+            joints=self.names.joints,
+            default_pose=listed(self.pose),
+            action_scale=listed(self.action_scale),
+            stiffness=listed(-actuators.bias[:, 1]),
+            damping=listed(-actuators.bias[:, 2]),
+            torque_limit=listed(actuators.force_range[:, 1]),
+            period=float(self.dt),
+            observation=tuple(map(part, self.observation)),
+        )
+
+    def reflection(self) -> Reflection:
+        """Return the reflection of observations and actions."""
+        return self.mirrored
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        """Duration of a control step, s."""
+        return self.sys.dt * self.frame_skip
+
+    @property
+    def action_range(self) -> Float[Array, "nu 2"]:
+        """No bounds: targets are limited by the torques of the servos."""
+        endless = jnp.asarray([[-jnp.inf, jnp.inf]], self.sys.dt.dtype)
+        return jnp.broadcast_to(endless, (self.sys.nu, 2))
+
+    def physics(self, state: VelocityState) -> State:
+        """Return the state of the robot."""
+        return state.robot
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[VelocityState, Timestep]:
+        """Draw an initial state; `options` may contain `q` and `qd`."""
+        check_key(key)
+        options = same_robot_options(self, options)
+        key, key_start, key_command, key_noise = jr.split(key, 4)
+        q, qd = self._initial(key_start)
+        q = q if options.q is None else options.q
+        qd = qd if options.qd is None else options.qd
+        zeros = jnp.zeros(len(self.names.feet), q.dtype)
+        command, steps = self.commands.draw(key_command, self.dt)
+        state = VelocityState(
+            robot=self.pipeline.init(self.sys, q, qd),
+            key=key,
+            command=command,
+            command_steps=steps,
+            last_action=jnp.zeros(self.sys.nu, q.dtype),
+            air_time=zeros,
+            swing_peak=zeros,
+            contact=jnp.zeros(zeros.shape, bool),
+        )
+        parts = self._parts(state, *self._root(state.robot)[:3])
+        terms = {name: jnp.zeros((), q.dtype) for name in self.weights}
+        no = jnp.zeros((), bool)
+        obs = self._observe(key_noise, parts)
+        return state, Timestep(obs, jnp.zeros((), q.dtype), no, no, terms, ~no)
+
+    def step(
+        self, state: VelocityState, action: Float[Array, " nu"]
+    ) -> tuple[VelocityState, Timestep]:
+        """Take one control step."""
+        check_action(self, action)
+        key, key_command, key_noise = jr.split(state.key, 3)
+        robot, solved = self._simulate(state.robot, action)
+        now = self._motion(state, robot, solved, action)
+        due = state.command_steps <= 1
+        command, steps = self.commands.draw(key_command, self.dt)
+        new = VelocityState(
+            robot=robot,
+            key=key,
+            command=jnp.where(due, command, state.command),
+            command_steps=jnp.where(due, steps, state.command_steps - 1),
+            last_action=action,
+            air_time=jnp.where(now.contact, 0.0, now.air_time),
+            swing_peak=jnp.where(now.contact, 0.0, now.swing_peak),
+            contact=now.contact,
+        )
+        terms = {
+            name: weight * self.dt * TERMS[name](now)
+            for name, weight in self.weights.items()
+        }
+        parts = self._parts(new, now.velocity, now.angular_velocity, now.gravity)
+        no = jnp.zeros((), bool)
+        return new, Timestep(
+            self._observe(key_noise, parts),
+            jnp.sum(jnp.stack(list(terms.values()))),
+            now.fallen,
+            no,
+            terms,
+            no,
+        )
+
+    def _initial(self, key):
+        key_turn, key_joints, key_velocity = jr.split(key, 3)
+        q = self.start
+        half = 0.5 * jr.uniform(key_turn, (), q.dtype, -3.14, 3.14)
+        zero = jnp.zeros_like(half)
+        turn = jnp.cos(half), zero, zero, jnp.sin(half)
+        quat = jnp.stack(multiply(turn, tuple(q[3:7])))
+        q = q.at[3:7].set(quat)
+        off = jr.uniform(key_joints, self.pose.shape, q.dtype, -0.1, 0.1)
+        q = q.at[jnp.asarray(self.names.q)].add(off)
+        velocity = jr.uniform(key_velocity, (6,), q.dtype, -0.5, 0.5)
+        return q, jnp.zeros(self.sys.nv, q.dtype).at[:6].set(velocity)
+
+    def _simulate(self, robot: State, action) -> tuple[State, Solved]:
+        """Take one control step, and return the solution at its last time step."""
+        ctrl = self.pose + self.action_scale * action
+        # All steps by one program, as each kind of program is compiled.
+        step = lambda now, _: (self.pipeline.advance(self.sys, now[0], ctrl), None)
+        first = self.pipeline.advance(self.sys, robot, ctrl)
+        return scan(step, first, length=self.frame_skip - 1)[0]
+
+    def _root(self, robot: State):
+        """Return velocity, angular velocity and direction of gravity in the axes of the
+        root, and its velocity in the world."""
+        w, x, y, z = robot.q[3:7]
+        rot = jnp.stack(
+            [
+                jnp.stack(
+                    [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)]
+                ),
+                jnp.stack(
+                    [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)]
+                ),
+                jnp.stack(
+                    [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]
+                ),
+            ]
+        )
+        lin, ang = robot.qd[:3], robot.qd[3:6]
+        return lin @ rot, ang, -rot[2], lin
+
+    def _feet(self, robot: State):
+        """Return positions and velocities of the feet in the world."""
+        poses = forward(self.sys, robot.q)
+        rates = forward_velocity(self.sys, robot.q, robot.qd)
+        pos, vel = [], []
+        for link, is_site, index in self.names.feet:
+            place = (self.sys.sites if is_site else self.sys.geoms).pos[index]
+            arm = poses.rot[link] @ place
+            sole = 0.0 if is_site else self.sys.geoms.size[index, 0]
+            pos.append((poses.pos[link] + arm).at[2].add(-sole))
+            vel.append(rates.lin[link] + jnp.cross(rates.ang[link], arm))
+        return jnp.stack(pos), jnp.stack(vel)
+
+    def _touching(self, contacts: Contacts) -> Bool[Array, " nfeet"]:
+        """Return which feet touch anything."""
+        hits = []
+        for link, is_site, index in self.names.feet:
+            own = contacts.of_link(self.sys, link)
+            if not is_site:
+                own = jnp.any(contacts.geoms == index, axis=-1)
+            hits.append(jnp.any(own))
+        return jnp.stack(hits)
+
+    def _motion(
+        self, state: VelocityState, robot: State, solved: Solved, action
+    ) -> Motion:
+        """Return what is known of the step from `state` to `robot`."""
+        velocity, rate, gravity, world = self._root(robot)
+        places, velocities = self._feet(robot)
+        contact = self._touching(solved.contacts)
+        q, qd = jnp.asarray(self.names.q), jnp.asarray(self.names.qd)
+        angles, rates = robot.q[q], robot.qd[qd]
+        limits = self.sys.joints.range[jnp.asarray(self.names.places)]
+        low, high = self.soft_limit * limits.T
+        air_time = state.air_time + self.dt
+        return Motion(
+            command=state.command,
+            moving=jnp.sum(state.command**2) > 0.01**2,
+            velocity=velocity,
+            angular_velocity=rate,
+            world_velocity=world,
+            gravity=gravity,
+            height=robot.q[2],
+            deviation=angles - self.pose,
+            rates=rates,
+            acceleration=(rates - state.robot.qd[qd]) / self.dt,
+            beyond=positive_part(low - angles) + positive_part(angles - high),
+            pose_weights=self.pose_weights,
+            torque=solved.actuator_force,
+            action=action,
+            last_action=state.last_action,
+            contact=contact,
+            landed=contact & ~state.contact,
+            air_time=air_time,
+            swing_peak=jnp.maximum(state.swing_peak, places[:, 2]),
+            foot_height=places[:, 2],
+            foot_velocity=velocities,
+            swing_height=self.swing_height,
+            fallen=gravity[2] > -jnp.cos(self.fallen),
+        )
+
+    def _parts(self, state: VelocityState, velocity, rate, gravity):
+        """Return all parts of the observation by name."""
+        q, qd = jnp.asarray(self.names.q), jnp.asarray(self.names.qd)
+        return {
+            "linear_velocity": velocity,
+            "angular_velocity": rate,
+            "gravity": gravity,
+            "command": state.command,
+            "joint_positions": state.robot.q[q] - self.pose,
+            "joint_velocities": state.robot.qd[qd],
+            "last_action": state.last_action,
+        }
+
+    def _observe(self, key, parts) -> PyTree[Float[Array, "..."]]:
+        """Return the observation of the parts that it has, with noise."""
+        seen = [parts[name] for name in self.observation]
+        full = lambda table, none: jnp.concatenate(
+            [
+                jnp.broadcast_to(table.get(name, jnp.asarray(none, x.dtype)), x.shape)
+                for name, x in zip(self.observation, seen, strict=True)
+            ]
+        )
+        value = jnp.concatenate(seen)
+        noise = jr.uniform(key, value.shape, value.dtype, -1.0, 1.0)
+        return full(self.scales, 1.0) * (value + full(self.noise, 0.0) * noise)
+
+
+def check_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `ValueError` unless all names are known."""
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(
+            f"`{what}` names {', '.join(map(repr, unknown))}. Choose from "
+            f"{', '.join(known)}."
+        )
+
+
+_VECTOR, _PSEUDOVECTOR = (1.0, -1.0, 1.0), (-1.0, 1.0, -1.0)
+_SIGNS = {
+    "linear_velocity": _VECTOR,
+    "angular_velocity": _PSEUDOVECTOR,
+    "gravity": _VECTOR,
+    "command": (1.0, -1.0, -1.0),
+}
+
+
+def reflected_observation(
+    parts: tuple[str, ...], joints: SignedPermutation
+) -> SignedPermutation:
+    """Return the reflection of an observation.
+
+    **Arguments:**
+
+    - `parts`: names of its parts.
+    - `joints`: reflection of joint angles.
+    """
+    maps = [
+        SignedPermutation((0, 1, 2), _SIGNS[name]) if name in _SIGNS else joints
+        for name in parts
+    ]
+    return SignedPermutation.join(maps)
+
+
+def go1_velocity(**options: Any) -> VelocityTracking:
+    """Create `VelocityTracking` of the robot `go1`. **Arguments:** its options."""
+    return VelocityTracking("go1", **options)
+
+
+def go2_velocity(**options: Any) -> VelocityTracking:
+    """Create `VelocityTracking` of the robot `go2`. **Arguments:** its options."""
+    return VelocityTracking("go2", **options)
+
+
+def a1_velocity(**options: Any) -> VelocityTracking:
+    """Create `VelocityTracking` of the robot `a1`. **Arguments:** its options."""
+    return VelocityTracking("a1", **options)
+
+
+def anymal_c_velocity(**options: Any) -> VelocityTracking:
+    """Create `VelocityTracking` of the robot `anymal_c`. **Arguments:** its options."""
+    return VelocityTracking("anymal_c", **options)
+
+
+def spot_velocity(**options: Any) -> VelocityTracking:
+    """Create `VelocityTracking` of the robot `spot`. **Arguments:** its options."""
+    return VelocityTracking("spot", **options)
+
+
+def barkour_velocity(**options: Any) -> VelocityTracking:
+    """Create `VelocityTracking` of the robot `barkour`. **Arguments:** its options."""
+    return VelocityTracking("barkour", **options)
+
+
+def g1_velocity(**options: Any) -> VelocityTracking:
+    """Create `VelocityTracking` of the robot `g1`. **Arguments:** its options."""
+    return VelocityTracking("g1", **options)
+
+
+def t1_velocity(**options: Any) -> VelocityTracking:
+    """Create `VelocityTracking` of the robot `t1`. **Arguments:** its options."""
+    return VelocityTracking("t1", **options)

@@ -1,0 +1,297 @@
+"""The task of following commands: laws of its rewards, observations and steps."""
+
+import functools as ft
+
+import eqsim_locomotion as loco
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from eqsim_locomotion._commands import Commands
+from quadruped import robot
+
+from eqsim.testing import parametrize_with_checks
+
+
+@ft.cache
+def noisy():
+    """The task, with noise."""
+    return loco.VelocityTracking(robot())
+
+
+@ft.cache
+def quiet():
+    """The task without noise, of the same structure."""
+    env = noisy()
+    return eqx.tree_at(
+        lambda e: e.noise, env, {name: jnp.zeros(()) for name in env.noise}
+    )
+
+
+# One program for all tests.
+step = eqx.filter_jit(lambda env, state, action: env.step(state, action))
+
+
+def motion(getkey, nu=8, nfeet=4) -> loco.Motion:
+    """What is known of a step, at random."""
+    draw = lambda *shape: jr.normal(getkey(), shape)
+    flag = lambda *shape: jr.bernoulli(getkey(), 0.5, shape)
+    return loco.Motion(
+        command=draw(3),
+        moving=jnp.asarray(True),
+        velocity=draw(3),
+        angular_velocity=draw(3),
+        world_velocity=draw(3),
+        gravity=draw(3),
+        height=draw(),
+        deviation=draw(nu),
+        rates=draw(nu),
+        acceleration=draw(nu),
+        beyond=jnp.abs(draw(nu)),
+        pose_weights=jnp.abs(draw(nu)),
+        torque=draw(nu),
+        action=draw(nu),
+        last_action=draw(nu),
+        contact=flag(nfeet),
+        landed=flag(nfeet),
+        air_time=jnp.abs(draw(nfeet)),
+        swing_peak=jnp.abs(draw(nfeet)),
+        foot_height=draw(nfeet),
+        foot_velocity=draw(nfeet, 3),
+        swing_height=jnp.asarray(0.1),
+        fallen=jnp.asarray(False),
+    )
+
+
+def test_terms_are_their_equations(getkey):
+    now = motion(getkey)
+    m = loco.Motion(*(np.asarray(x) for x in now))
+    speed2 = (m.foot_velocity[:, :2] ** 2).sum(axis=1)
+    off = m.command[:2] - m.velocity[:2]
+    expected = {
+        "track_velocity": np.exp(-(off @ off) / 0.25),
+        "track_yaw_rate": np.exp(-4.0 * (m.command[2] - m.angular_velocity[2]) ** 2),
+        "vertical_velocity": m.world_velocity[2] ** 2,
+        "tilt_rate": m.angular_velocity[0] ** 2 + m.angular_velocity[1] ** 2,
+        "tilt": m.gravity[0] ** 2 + m.gravity[1] ** 2,
+        "alive": 1.0,
+        "fallen": 0.0,
+        "pose": m.pose_weights @ m.deviation**2,
+        "stand_still": 0.0,
+        "joint_limits": m.beyond.sum(),
+        "torques": m.torque @ m.torque,
+        "energy": np.abs(m.rates * m.torque).sum(),
+        "joint_acceleration": m.acceleration @ m.acceleration,
+        "action_rate": ((m.action - m.last_action) ** 2).sum(),
+        "air_time": (m.air_time - 0.5)[m.landed].sum(),
+        "slip": speed2[m.contact].sum(),
+        "clearance": (np.abs(m.foot_height - 0.1) * speed2**0.25).sum(),
+        "swing_height": ((m.swing_peak / 0.1 - 1.0) ** 2)[m.landed].sum(),
+        "hop": 0.0 if m.contact.any() else 1.0,
+    }
+    assert expected.keys() == loco.TERMS.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(loco.TERMS[name](now), value, rtol=1e-12)
+    still = now._replace(moving=jnp.asarray(False))
+    assert float(loco.TERMS["air_time"](still)) == 0.0
+    stood = loco.TERMS["stand_still"](still)
+    np.testing.assert_allclose(stood, np.abs(m.deviation).sum(), rtol=1e-12)
+
+
+def test_terms_have_derivatives_at_rest(getkey):
+    """At zero velocities, actions and deviations, where norms have kinks."""
+    flags = ("contact", "landed", "moving", "fallen")
+    start = motion(getkey)._asdict()
+    zero = {k: x if k in flags else 0.0 * x for k, x in start.items()}
+    zero["swing_height"] = start["swing_height"]
+
+    def total(numbers):
+        now = loco.Motion(**{**zero, **numbers})
+        return sum(term(now) for term in loco.TERMS.values())
+
+    numbers = {k: x for k, x in zero.items() if k not in flags}
+    for x in jax.tree.leaves(jax.grad(total)(numbers)):
+        assert np.all(np.isfinite(x))
+
+
+def mirrored(env, state):
+    """The state in a mirror at the plane through x and z."""
+    joints = env.reflection().action
+    q, qd = state.robot.q, state.robot.qd
+    q = q.at[1].mul(-1).at[jnp.array([4, 6])].mul(-1)
+    qd = qd.at[jnp.array([1, 3, 5])].mul(-1)
+    index, rates = jnp.asarray(env.names.q), jnp.asarray(env.names.qd)
+    q = q.at[index].set(joints(q[index] - env.pose) + env.pose)
+    qd = qd.at[rates].set(joints(qd[rates]))
+    new = env.pipeline.init(env.sys, q, qd), joints(state.last_action)
+    state = eqx.tree_at(lambda s: (s.robot, s.last_action), state, new)
+    turned = state.command * jnp.array([1.0, -1.0, -1.0])
+    return eqx.tree_at(lambda s: s.command, state, turned)
+
+
+def test_the_reflection_of_a_step_is_a_step(getkey):
+    """Observation and reward of the mirrored robot are those of the mirror image, although
+    its knees turn in opposite directions."""
+    env = quiet()
+    action = 0.5 * jr.normal(getkey(), (8,))
+    state, _ = env.reset(getkey())
+    moved = jnp.asarray(state.robot.qd + 0.3 * jr.normal(getkey(), (env.sys.nv,)))
+    state = eqx.tree_at(lambda s: s.robot.qd, state, moved)
+    for _ in range(5):
+        other, there = step(env, mirrored(env, state), env.reflection().action(action))
+        state, here = step(env, state, action)
+        assert np.abs(here.reward) > 1e-4
+        np.testing.assert_allclose(here.reward, there.reward, rtol=1e-6)
+        reflected = env.reflection().reflect_obs(here.obs)
+        np.testing.assert_allclose(reflected, there.obs, atol=1e-7)
+        np.testing.assert_allclose(
+            mirrored(env, state).robot.qd, other.robot.qd, atol=1e-6
+        )
+
+
+def test_the_velocity_of_a_thrown_robot():
+    """Falling freely with a given heading, the robot observes the velocity in its axes."""
+    env = quiet()
+    half = 0.5 * 0.7
+    q = env.start.at[2].set(5.0)
+    q = q.at[3:7].set(jnp.array([np.cos(half), 0.0, 0.0, np.sin(half)]))
+    qd = jnp.zeros(env.sys.nv).at[:3].set(jnp.array([1.0, 0.0, 0.0]))
+    state, timestep = env.reset(jr.key(0), {"q": q, "qd": qd})
+    _, after = step(env, state, jnp.zeros(8))
+    local = np.array([np.cos(0.7), -np.sin(0.7), 0.0])
+    np.testing.assert_allclose(timestep.obs[:3], local, atol=1e-9)
+    fallen = local - np.array([0.0, 0.0, 9.81 * float(env.dt)])
+    np.testing.assert_allclose(after.obs[:3], fallen, atol=0.02)
+    assert not bool(after.terminated)
+
+
+def test_air_time_and_contacts():
+    """Dropped from a height, all feet are in the air until the robot lands."""
+    env = quiet()
+    q = env.start.at[2].add(0.05)
+    state, _ = env.reset(jr.key(0), {"q": q, "qd": jnp.zeros(env.sys.nv)})
+    contact, air = [], []
+    for _ in range(10):
+        air.append(np.asarray(state.air_time))
+        state, _ = step(env, state, jnp.zeros(8))
+        contact.append(np.asarray(state.contact))
+    # Free fall over 5 cm takes 0.101 s, five control steps.
+    assert not np.any(contact[:4]) and np.all(contact[6])
+    np.testing.assert_allclose(air[4], 4 * 0.02, rtol=1e-5)
+
+
+def test_a_robot_on_its_back_has_fallen():
+    env = quiet()
+    q = env.start.at[2].set(1.0).at[3:7].set(jnp.array([0.0, 1.0, 0.0, 0.0]))
+    state, _ = env.reset(jr.key(0), {"q": q, "qd": jnp.zeros(env.sys.nv)})
+    _, timestep = step(env, state, jnp.zeros(8))
+    assert bool(timestep.terminated)
+    assert float(timestep.terms["fallen"]) == pytest.approx(-100.0 * 0.02)
+
+
+def test_commands(getkey):
+    """In their range, zero with the given probabilities, and lasting as long as said."""
+    commands = Commands(
+        low=(-1.0, -0.5, 0.0), high=(1.0, 0.5, 2.0), zero=(0.0, 0.2, 0.5), standing=0.25
+    )
+    draw = jax.jit(jax.vmap(lambda key: commands.draw(key, jnp.asarray(0.02))))
+    value, steps = map(np.asarray, draw(jr.split(getkey(), 20_000)))
+    still = np.all(value == 0.0, axis=1)
+    assert abs(still.mean() - 0.25) < 0.02
+    moving = value[~still]
+    shares = (moving == 0.0).mean(axis=0)
+    np.testing.assert_allclose(shares, [0.0, 0.2, 0.5], atol=0.02)
+    low, high = np.array([-1.0, -0.5, 0.0]), np.array([1.0, 0.5, 2.0])
+    assert np.all((moving >= low) & (moving <= high))
+    middle = 0.5 * (low + high) * (1.0 - shares)
+    np.testing.assert_allclose(moving.mean(axis=0), middle, atol=0.03)
+    assert np.min(steps) >= 1 and abs(0.02 * np.mean(steps) - 5.0) < 0.15
+
+
+def test_commands_change_when_they_are_due(getkey):
+    short = Commands(mean_time=0.1, zero=(0.0, 0.0, 0.0), standing=0.0)
+    env = eqx.tree_at(lambda e: e.commands, noisy(), short)
+    state, _ = env.reset(getkey())
+    commands, left = [], []
+    for _ in range(20):
+        commands.append(np.asarray(state.command))
+        left.append(int(state.command_steps))
+        state, _ = step(env, state, jnp.zeros(8))
+    changed = [not np.array_equal(a, b) for a, b in zip(commands, commands[1:])]
+    assert changed == [steps == 1 for steps in left[:-1]] and any(changed)
+
+
+def test_noise_of_observations(getkey):
+    """It lies within its half widths, times scales, and uses all of them."""
+    env = noisy()
+    reset = eqx.filter_jit(eqx.filter_vmap(lambda key: env.reset(key, _START)[1].obs))
+    _START = {"q": env.start, "qd": jnp.zeros(env.sys.nv)}
+    obs = np.asarray(reset(jr.split(getkey(), 4000)))
+    half = np.concatenate(
+        [[0.1] * 3, [0.2 * 0.25] * 3, [0.05] * 3, [0.03] * 8, [1.5 * 0.05] * 8]
+    )
+    columns = [*range(9), *range(12, 28)]
+    spread = obs[:, columns] - obs[:, columns].mean(axis=0)
+    assert np.all(np.abs(spread).max(axis=0) < 1.05 * half)
+    assert np.all(np.abs(spread).max(axis=0) > 0.95 * half)
+
+
+@pytest.mark.parametrize("what", ("observation", "scales", "noise", "weights"))
+def test_unknown_names(what):
+    value = ("speed",) if what == "observation" else {"speed": 1.0}
+    with pytest.raises(ValueError, match=f"`{what}` names 'speed'. Choose from"):
+        loco.VelocityTracking(robot(), **{what: value})
+
+
+def test_robots_by_name():
+    with pytest.raises(ValueError, match="`robot` names 'go3'.*go2"):
+        loco.VelocityTracking("go3")
+
+
+def test_deployment_describes_the_task():
+    """The parts of the observation, and servos as the robot has them."""
+    env = noisy()
+    told = env.deployment()
+    assert (
+        sum(part.size for part in told.observation) == env.reset(jr.key(0))[1].obs.size
+    )
+    assert told.joints == tuple(env.names.joints) and told.root == "trunk"
+    assert told.period == pytest.approx(0.02)
+    np.testing.assert_allclose(told.stiffness, 40.0)
+    np.testing.assert_allclose(told.damping, [1.0, 1.5] * 4)
+    np.testing.assert_allclose(told.torque_limit, [20.0, 10.0] * 4)
+    np.testing.assert_allclose(told.action_scale, [0.2, 0.4] * 4, rtol=1e-6)
+
+
+class Quadruped(loco.VelocityTracking):
+    """A task that is made without arguments."""
+
+    def __init__(self):
+        super().__init__(robot(), noise={})
+
+
+@pytest.mark.slow
+@parametrize_with_checks([Quadruped()])
+def test_conformance(check):
+    check.run()
+
+
+def test_numbers_change_without_recompiling(getkey):
+    """Those of the robot and those of the task."""
+    env, count = noisy(), 0
+
+    @eqx.filter_jit
+    def run(env, key):
+        nonlocal count
+        count += 1
+        state, _ = env.reset(key)
+        return env.step(state, jnp.zeros(8))[1].terms["pose"]
+
+    first = run(env, jr.key(0))
+    heavier = eqx.tree_at(lambda e: e.sys.links.mass, env, 1.3 * env.sys.links.mass)
+    double = eqx.tree_at(lambda e: e.weights["pose"], env, 2.0 * env.weights["pose"])
+    assert run(heavier, jr.key(0)) != first
+    np.testing.assert_allclose(run(double, jr.key(0)), 2.0 * first, rtol=1e-9)
+    assert count == 1

@@ -1,0 +1,74 @@
+"""Deployments of tasks, inside wrappers too."""
+
+import pytest
+from toys import Rail
+
+from eqsim.envs import check_deployment, Deployable, Deployment, ObservationPart
+from eqsim.wrappers import (
+    ActionRepeat,
+    deployment_of,
+    NoisyObservation,
+    ScaleAction,
+    StackObservation,
+    TimeLimit,
+)
+
+
+DEPLOYMENT = Deployment(
+    root="mass0",
+    joints=("rail0", "rail1"),
+    default_pose=(0.0, 0.5),
+    action_scale=(0.25, 0.25),
+    stiffness=(20.0, 20.0),
+    damping=(0.5, 0.5),
+    torque_limit=(5.0, 5.0),
+    period=0.1,
+    observation=(
+        ObservationPart("joint_positions", 2),
+        ObservationPart("joint_velocities", 2, 0.05),
+    ),
+)
+
+
+class Deployed(Rail):
+    """A task that says how it is deployed."""
+
+    def deployment(self):
+        return DEPLOYMENT
+
+
+def test_wrappers_keep_a_deployment_or_refuse():
+    assert isinstance(Deployed(), Deployable) and not isinstance(Rail(), Deployable)
+    assert deployment_of(Deployed()) == DEPLOYMENT
+    assert deployment_of(TimeLimit(NoisyObservation(Deployed(), 0.1), 5)) == DEPLOYMENT
+    slower = deployment_of(ActionRepeat(Deployed(), 3))
+    assert slower.period == pytest.approx(0.3)
+    with pytest.raises(
+        ValueError, match="`StackObservation` changes what policies obs"
+    ):
+        deployment_of(StackObservation(Deployed(), 2))
+    with pytest.raises(ValueError, match="`ScaleAction` changes what"):
+        deployment_of(ScaleAction(Deployed()))
+    with pytest.raises(
+        ValueError, match="`Rail` does not say how its policies are dep"
+    ):
+        deployment_of(Rail())
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    (
+        ({"stiffness": (1.0,)}, "`Deployment.stiffness` must have one finite number"),
+        ({"damping": (1.0, float("nan"))}, "`Deployment.damping` must have one finite"),
+        ({"period": 0.0}, "`Deployment.period` must be positive, got 0.0"),
+        ({"observation": (ObservationPart("smell", 2),)}, "names 'smell', which no"),
+        (
+            {"observation": (ObservationPart("gravity", 2),)},
+            "must have 3 entries, got 2",
+        ),
+        ({"observation": (ObservationPart("last_action", 3),)}, "must have 2 entries"),
+    ),
+)
+def test_wrong_deployments(change, message):
+    with pytest.raises(ValueError, match=message):
+        check_deployment(DEPLOYMENT._replace(**change))

@@ -1,0 +1,277 @@
+"""Policies in MuJoCo C: observations and servos against closed forms."""
+
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+from opengl import needs_opengl
+from toys import Rail
+from zoo.commands import run
+
+import eqsim_zoo as zoo
+from eqsim import AbstractAgent
+from eqsim.envs import Deployment, ObservationPart
+from eqsim_zoo.export import export_policy, MujocoRobot, OnnxPolicy, replay
+
+
+LEGS = ("front", "back")
+LEG = """
+<body name="{name}_leg" pos="{x} 0 0"><joint name="{name}" axis="0 1 0" armature="0.02"/>
+<geom type="capsule" fromto="0 -0.2 0 0 -0.2 -0.3" size="0.03" mass="0.3"/>
+<geom type="capsule" fromto="0 0.2 0 0 0.2 -0.3" size="0.03" mass="0.3"/></body>"""
+MOTOR = '<motor joint="{name}" gear="3"/>'
+POSITION = '<position name="{name}" joint="{name}" kp="40" kv="1" forcerange="-9 9"/>'
+
+
+def scene(actuator=POSITION, free="<freejoint/>", step=0.005, height=0.33):
+    """A trunk on two pairs of legs, stiff in the roll direction."""
+    legs = "".join(LEG.format(name=name, x=x) for name, x in zip(LEGS, (0.3, -0.3)))
+    actuators = "".join(actuator.format(name=name) for name in LEGS[::-1])
+    return f"""<mujoco><option timestep="{step}"/><worldbody>
+    <geom name="floor" type="plane" size="9 9 1"/><light pos="0 0 3"/>
+    <body name="trunk" pos="0 0 {height}">{free}
+    <geom type="box" size="0.35 0.15 0.05" mass="4"/>
+    <site name="imu" pos="0.1 0.05 0.02" quat="0.8 0 0.6 0"/>{legs}</body></worldbody>
+    <actuator>{actuators}</actuator></mujoco>"""
+
+
+DEPLOYMENT = Deployment(
+    root="trunk",
+    joints=LEGS,
+    default_pose=(0.1, -0.2),
+    action_scale=(0.5, 0.25),
+    stiffness=(30.0, 20.0),
+    damping=(1.0, 0.5),
+    torque_limit=(8.0, 6.0),
+    period=0.02,
+    observation=(
+        ObservationPart("linear_velocity", 3, 2.0),
+        ObservationPart("angular_velocity", 3, 0.25),
+        ObservationPart("gravity", 3),
+        ObservationPart("command", 3, 0.5),
+        ObservationPart("joint_positions", 2),
+        ObservationPart("joint_velocities", 2, 0.05),
+        ObservationPart("last_action", 2),
+    ),
+)
+SIZE = sum(part.size for part in DEPLOYMENT.observation)
+
+
+class Task(Rail):
+    """A task with the deployment of the robot; its physics is not used."""
+
+    def observe(self, state, action):
+        return jnp.zeros(SIZE, state.q.dtype) + state.q[0]
+
+    def deployment(self):
+        return DEPLOYMENT
+
+
+class Affine(AbstractAgent):
+    """An agent with the policy `b + W obs`; the state is `(W, b)`."""
+
+    def init(self, key, env):
+        return jnp.zeros((2, SIZE)), jnp.zeros(2)
+
+    def act(self, state, obs, *, key=None):
+        return state[0] @ obs + state[1]
+
+    def update(self, learner, batch, /):
+        return learner, {}
+
+
+def policy(path, bias=(0.0, 0.0), weight=None):
+    """Write a policy, and read it again."""
+    weight = jnp.zeros((2, SIZE)) if weight is None else jnp.asarray(weight)
+    about = export_policy(Affine(), (weight, jnp.asarray(bias)), Task(), path)
+    assert about.deployment == DEPLOYMENT and not about.reason
+    found = OnnxPolicy(path)
+    assert found.metadata.deployment == DEPLOYMENT
+    return found
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Write a scene, and return its path."""
+
+    def write(text):
+        path = tmp_path / "scene.xml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def rotation(quat):
+    out = np.zeros(9)
+    mujoco.mju_quat2Mat(out, quat)
+    return out.reshape(3, 3)
+
+
+@pytest.mark.parametrize("imu", ("", "imu"))
+def test_observations_are_closed_forms(imu, files):
+    robot = MujocoRobot(files(scene()), DEPLOYMENT._replace(imu=imu))
+    rng = np.random.default_rng(0)
+    q, qd = rng.normal(size=9), rng.normal(size=8)
+    q[3:7] /= np.linalg.norm(q[3:7])
+    robot.data.qpos[:], robot.data.qvel[:] = q, qd
+    robot.update()
+    command, last = (0.5, -0.2, 0.3), rng.normal(size=2)
+    found = robot.observe(command, last)
+    # Velocities of a free joint: linear in the world, angular in the body.
+    trunk, turn, place = rotation(q[3:7]), np.eye(3), np.zeros(3)
+    if imu:
+        turn, place = rotation([0.8, 0.0, 0.6, 0.0]), np.array([0.1, 0.05, 0.02])
+    axes = trunk @ turn
+    linear = qd[:3] + trunk @ np.cross(qd[3:6], place)
+    expected = [
+        2.0 * axes.T @ linear,
+        0.25 * turn.T @ qd[3:6],
+        -axes[2],
+        0.5 * np.array(command),
+        q[7:] - DEPLOYMENT.default_pose,
+        0.05 * qd[6:],
+        last,
+    ]
+    np.testing.assert_allclose(found, np.concatenate(expected), atol=1e-6)
+    noisy = robot.observe(command, last, lambda part: 1.0)
+    scales = [part.scale for part in DEPLOYMENT.observation for _ in range(part.size)]
+    np.testing.assert_allclose(noisy - found, scales, atol=1e-6)
+
+
+@pytest.mark.parametrize("actuator", (MOTOR, POSITION))
+def test_servos_have_the_gains_of_the_policy(actuator, files):
+    """Whatever the actuators in the file, and in whatever order."""
+    robot = MujocoRobot(files(scene(actuator)), DEPLOYMENT)
+    target = np.array([0.9, -0.1])
+    for _ in range(40):
+        q, qd = robot.data.qpos[7:].copy(), robot.joint_velocities().copy()
+        robot.drive(target)
+        robot.step()
+        torque = np.array([30.0, 20.0]) * (target - q) - np.array([1.0, 0.5]) * qd
+        np.testing.assert_allclose(
+            robot.torques(), np.clip(torque, [-8.0, -6.0], [8.0, 6.0]), atol=1e-9
+        )
+
+
+def test_servos_of_the_model(files):
+    robot = MujocoRobot(files(scene()), DEPLOYMENT, "model")
+    q, target = robot.data.qpos[7:].copy(), np.array([0.2, -0.1])
+    robot.drive(target)
+    robot.step()
+    np.testing.assert_allclose(robot.torques(), 40.0 * (target - q), atol=1e-9)
+    assert robot.torque_limit.tolist() == [8.0, 6.0]
+    with pytest.raises(
+        ValueError, match="'front', 'back' in .* are no position servos"
+    ):
+        MujocoRobot(files(scene(MOTOR)), DEPLOYMENT, "model")
+
+
+def test_a_standing_robot(tmp_path, files):
+    """It does not move, so errors are the command; targets reach the joints."""
+    found = replay(
+        policy(tmp_path / "p.onnx"), files(scene()), command=(0.5, 0.0, 0.3), seconds=2
+    )
+    assert found.seconds == pytest.approx(2.0) and found.falls == 0
+    assert found.velocity_error == pytest.approx(0.5, abs=0.02)
+    assert found.yaw_error == pytest.approx(0.3, abs=0.02)
+    assert found.largest_velocity_error < 0.6 and found.saturation == 0.0
+    assert 0.0 < found.power < 5.0
+
+
+def test_disturbances(tmp_path, files):
+    """Pushes make it fall, noise moves it, and latency delays all motion."""
+    hung = files(scene(free="", height=1.0))
+    still = policy(tmp_path / "still.onnx")
+    moved = policy(tmp_path / "moved.onnx", bias=(9.0, 9.0))
+    go = lambda policy, model=hung, **options: replay(policy, model, **options)
+    base = go(still, seconds=1)
+    late = go(moved, seconds=1, latency=1.0)
+    assert (late.saturation, late.power) == (base.saturation, base.power)
+    assert go(moved, seconds=1).saturation > 0.3 + base.saturation
+    assert np.isnan(base.velocity_error)
+    weight = np.zeros((2, SIZE))
+    weight[0, 14] = weight[1, 15] = 1.0
+    shaky = policy(tmp_path / "shaky.onnx", weight=weight)
+    noisy = go(shaky, seconds=1, noise=1.0, seed=1)
+    assert noisy.power > 2.0 * go(shaky, seconds=1).power
+    assert noisy.power == go(shaky, seconds=1, noise=1.0, seed=1).power
+    stands = files(scene())
+    assert go(still, stands, seconds=6).falls == 0
+    assert go(still, stands, seconds=6, push=2000.0).falls > 0
+
+
+def test_memory_and_phases(files, tmp_path):
+    parts = (ObservationPart("phase", 4), ObservationPart("joint_positions", 2))
+    deployment = DEPLOYMENT._replace(observation=parts)
+    with pytest.raises(ValueError, match="observes 4 numbers of gait phases"):
+        MujocoRobot(files(scene()), deployment)
+    robot = MujocoRobot(files(scene()), deployment, gait=2.0)
+    robot.data.time = 0.1
+    a = 2 * np.pi * 0.2
+    expected = [np.cos(a), -np.cos(a), np.sin(a), -np.sin(a)]
+    found = robot.observe((0, 0, 0), np.zeros(2))
+    np.testing.assert_allclose(found[:4], expected, atol=1e-6)
+
+
+def test_policies_that_do_not_fit(files, tmp_path):
+    names = {"root": "pelvis", "joints": ("front", "knee"), "imu": "head"}
+    with pytest.raises(ValueError) as caught:
+        MujocoRobot(files(scene()), DEPLOYMENT._replace(**names))
+    for text in (
+        "no body 'pelvis' (there are: world, trunk, front_leg, back_leg)",
+        "no site 'head' (there are: imu)",
+        "no joint 'knee' (there are: front, back)",
+    ):
+        assert text in str(caught.value)
+    lost = '<motor name="one" joint="front"/>'
+    with pytest.raises(
+        ValueError, match="one actuator .* but 'front' has 2, 'back' has"
+    ):
+        MujocoRobot(files(scene(lost.replace("one", "{name}"))), DEPLOYMENT)
+    with pytest.raises(ValueError, match=r"0.02 s, must be a multiple .* 0.003 s"):
+        MujocoRobot(files(scene(step=0.003)), DEPLOYMENT)
+    with pytest.raises(ValueError, match="MuJoCo cannot load"):
+        MujocoRobot(files("<mujoco"), DEPLOYMENT)
+    with pytest.raises(FileNotFoundError, match="There is no model file"):
+        MujocoRobot(tmp_path / "none.xml", DEPLOYMENT)
+    found = policy(tmp_path / "p.onnx")
+    for options, text in (
+        ({"latency": -1.0}, "`latency` must be finite and at least 0, got -1.0"),
+        ({"seconds": 0.0}, "`seconds` must be positive, got 0.0"),
+        ({"command": (1.0, 2.0)}, "`command` must be three finite numbers"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            replay(found, files(scene()), **options)
+
+
+@needs_opengl
+@pytest.mark.slow
+def test_video(tmp_path, files):
+    from PIL import Image
+
+    video = tmp_path / "walk.gif"
+    replay(policy(tmp_path / "p.onnx"), files(scene()), seconds=1, video=video)
+    with Image.open(video) as image:
+        assert image.n_frames == 25 and image.size == (480, 360)
+        assert np.std(np.asarray(image.convert("L"))) > 5.0
+
+
+def test_commands(names, capsys, tmp_path, files):
+    env, agent = Rail(), zoo.PPO(num_envs=4, unroll_length=5, num_minibatches=2)
+    plan = dict(steps=20, episode_length=10, turns=1, evaluations=0, pool_size=4)
+    zoo.train(zoo.Run(agent, env, **plan), out=tmp_path / "run")
+    status, out, err = run(capsys, "export run --env rail --out p.onnx")
+    assert status == 0, err
+    assert "wrote p.onnx: PPO on rail" in out and "`Rail` does not say how" in out
+    status, _, err = run(capsys, f"replay p.onnx {files(scene())}")
+    assert status == 2 and "(PPO on rail) cannot be replayed: `Rail` does not" in err
+    status, _, err = run(capsys, "export run --env rail --out p.onnx --member 1")
+    assert status == 2 and "`--member` must be at least 0 and below 1, got 1" in err
+    status, _, err = run(capsys, "export run --env rail --out p.txt")
+    assert status == 2 and "ends with '.onnx', got 'p.txt'" in err
+    policy(tmp_path / "q.onnx")
+    line = "--command 0.5 0 0.3 --seconds 1.5 --servo model --noise 0.1"
+    status, out, err = run(capsys, f"replay q.onnx {files(scene())} {line}")
+    assert status == 0, err
+    assert "velocity error (m/s) 0.49" in out and "1.5 s: 0 falls" in out
