@@ -87,7 +87,7 @@ class Kind:
         ):
             places.append((_module(name), work))
         places += [
-            (_module("_record"), "record"),
+            (_module("_policy_commands"), "record"),
             (_module("_reading"), "write_curves"),
         ]
         for module, name in places:

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 from jax import lax
 
-from eqsim_zoo.export import _policy_graph as graphs
-from eqsim_zoo.export._numpy_policy import write_numpy
-from eqsim_zoo.export._onnx_policy import onnx_model
+from eqsim_zoo.export import _graphs as graphs
+from eqsim_zoo.export._formats import onnx_model, torch_module, write_numpy
 from eqsim_zoo.export._primitives import _TABLE
-from eqsim_zoo.export._torch_policy import torch_module
 
 
 TORCH = importlib.util.find_spec("torch") is not None

@@ -1,13 +1,14 @@
 """The commands that eqsim-zoo adds to `eqsim`.
 
-`_train` has `eqsim train` and `eqsim resume`, `_reading` the commands that read runs (`eval`,
-`runs compare`, and what `eqsim view` shows), `_record` writes datasets, `_export_commands`
-writes policies and replays them, and `_printing` has tables and messages of all of them.
+`_train_commands` has `eqsim train` and `eqsim resume`, `_reading` the commands that read runs
+(`eval`, `runs compare`, and what `eqsim view` shows), `_policy_commands` those that write
+datasets and policies and replay them, and `_printing` tables and messages of all of them.
 Nothing imports this package.
 """
 
-from ._export_commands import (
+from ._policy_commands import (
     export_run as export_run,
+    record_data as record_data,
     replay_policy as replay_policy,
 )
 from ._reading import (
@@ -15,5 +16,4 @@ from ._reading import (
     runs as runs,
     view_run as view_run,
 )
-from ._record import record_data as record_data
 from ._train_commands import resume_run as resume_run, train_agent as train_agent

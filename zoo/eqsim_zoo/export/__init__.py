@@ -3,14 +3,13 @@
 `export_policy` writes the deterministic policy of an agent for ONNX Runtime, NumPy or
 PyTorch. Files in reading order:
 
-- `_policy_graph`: the policy as a graph, by tracing `agent.act`;
-- `_primitives`: the table of primitives, how each is written in the three formats, and
-  `_onnx_graph`, what its rows for ONNX add operators to;
-- `_onnx_policy`, `_numpy_policy`, `_torch_policy`: the writers;
-- `policy_metadata`: what is written beside a policy, such as the deployment of its task;
-- `policy_export`: `export_policy`;
-- `_onnx_runner`: a policy file run by ONNX Runtime, `mujoco_robot`: a robot in MuJoCo C that
-  is driven and observed as a deployment says, and `mujoco_replay`: `replay`.
+- `_graphs`: the policy as a graph, by tracing `agent.act`, and the graph of an ONNX model;
+- `_primitives`: the table of primitives, how each is written in the three formats;
+- `_formats`: the writers of the formats;
+- `policy_files`: what is written beside a policy, such as the deployment of its task;
+  `export_policy`; and `OnnxPolicy`, which runs a file by ONNX Runtime;
+- `mujoco_replay`: a robot in MuJoCo C that is driven and observed as a deployment says, and
+  `replay`.
 
 The package `jax2onnx` converts to ONNX alone, and would install Flax, Orbax, Netron and 30
 other packages; the table here serves three formats and needs `onnx` only.
@@ -18,12 +17,15 @@ other packages; the table here serves three formats and needs `onnx` only.
 Below are runs, agents and blocks; the commands import this package.
 """
 
-from ._onnx_runner import OnnxPolicy as OnnxPolicy
-from ._policy_graph import NoPolicyGraph as NoPolicyGraph
-from .mujoco_replay import Replay as Replay, replay as replay
-from .mujoco_robot import MujocoRobot as MujocoRobot
-from .policy_export import (
-    export_policy as export_policy,
-    PolicyFormat as PolicyFormat,
+from ._graphs import NoPolicyGraph as NoPolicyGraph
+from .mujoco_replay import (
+    MujocoRobot as MujocoRobot,
+    Replay as Replay,
+    replay as replay,
 )
-from .policy_metadata import PolicyMetadata as PolicyMetadata
+from .policy_files import (
+    export_policy as export_policy,
+    OnnxPolicy as OnnxPolicy,
+    PolicyFormat as PolicyFormat,
+    PolicyMetadata as PolicyMetadata,
+)

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._onnx_graph import OnnxGraph
-from ._policy_graph import Node
+from ._graphs import Node, OnnxGraph
 
 
 Text = Callable[[Node, Sequence[str]], str]

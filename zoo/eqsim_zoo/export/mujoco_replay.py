@@ -1,19 +1,339 @@
-"""Replay a policy in MuJoCo C, and measure how it does."""
+"""Replay of policies in MuJoCo C: the robot of a file, and episodes with its policy.
+
+`MujocoRobot` finds the names of a deployment in a model, builds observations and applies
+servos; `replay` runs an ONNX policy with it, and measures how well commands are followed.
+"""
 
 import os
+import pathlib
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from eqsim.envs import ObservationPart
+from eqsim.envs import Deployment, ObservationPart
 from eqsim.io.mjcf.mujoco_names import engine
 from eqsim.render import write_gif
 from eqsim.render.drawing import context
 
-from ._onnx_runner import OnnxPolicy
-from .mujoco_robot import MujocoRobot, NOISE, PUSH_PERIOD, PUSH_SECONDS, Servo
+from .policy_files import OnnxPolicy
+
+
+Servo = Literal["policy", "model"]
+"""Servos of the joints: with the gains that the policy was trained with, or those of the
+model file."""
+
+PUSH_SECONDS, PUSH_PERIOD = 0.2, 5.0
+"""Duration of a push, and time from one to the next, s."""
+
+NOISE = {
+    "linear_velocity": 0.1,
+    "angular_velocity": 0.2,
+    "gravity": 0.05,
+    "joint_positions": 0.01,
+    "joint_velocities": 1.5,
+}
+"""Half widths of the uniform noise at level 1, in the units of each part (Rudin et al.,
+*Learning to walk in minutes using massively parallel deep reinforcement learning*, 2022,
+table of observation noise)."""
+
+
+class MujocoRobot:
+    """A model of MuJoCo whose joints follow the targets of a policy.
+
+    With `servo="policy"`, actuators of the joints become position servos with the gains
+    and torque limits of the deployment, whatever they are in the file: MuJoCo computes
+    `stiffness * (target - q) - damping * qd` in each physics step. With `"model"`, they are
+    those of the file, which must be position servos.
+
+    **Arguments:**
+
+    - `file`: MJCF file of the scene.
+    - `deployment`: what the policy was trained with.
+    - `servo`: servos of the joints.
+    - `gait`: frequency of the gait phases, Hz; needed if the policy observes `phase`.
+
+    **Raises:** `ValueError` if the file cannot be loaded, links, joints, sites or actuators
+    are missing (all of them are listed), actuators are not suitable, or the control period
+    is no multiple of the time step.
+    """
+
+    def __init__(
+        self,
+        file: str | os.PathLike,
+        deployment: Deployment,
+        servo: Servo = "policy",
+        gait: float | int = 0.0,
+    ):
+        self._mujoco, path = engine(), pathlib.Path(file)
+        if not path.is_file():
+            raise FileNotFoundError(f"There is no model file {str(file)!r}.")
+        try:
+            self.model = self._mujoco.MjModel.from_xml_path(str(path))
+        except ValueError as error:
+            raise ValueError(f"MuJoCo cannot load {str(file)!r}: {error}") from error
+        self.deployment, self._file, self._gait = deployment, str(file), gait
+        self.data = self._mujoco.MjData(self.model)
+        self._find()
+        self._check_phase()
+        self.substeps = self._number_of_steps()
+        limit = np.asarray(deployment.torque_limit)
+        if servo == "policy":
+            self._apply_gains(limit)
+        elif servo == "model":
+            self._check_servos()
+            limit = np.minimum(limit, self._limits_of_file())
+        else:
+            raise ValueError(f"`servo` must be 'policy' or 'model', got {servo!r}.")
+        self.torque_limit = limit
+        self.reset()
+
+    # Finding parts by name.
+
+    def _find(self) -> None:
+        """Find links, joints, sites and actuators."""
+        model, deployment = self.model, self.deployment
+        missing: list[str] = []
+        self.root = self._ids("body", [deployment.root], missing)[0]
+        imu = [deployment.imu] if deployment.imu else []
+        sites = self._ids("site", imu, missing)
+        joints = self._ids("joint", deployment.joints, missing)
+        if missing:
+            raise ValueError(
+                f"The policy does not fit {self._file!r}: {'; '.join(missing)}."
+            )
+        joint_kinds = self._mujoco.mjtJoint
+        kinds = int(joint_kinds.mjJNT_HINGE), int(joint_kinds.mjJNT_SLIDE)
+        for name, joint in zip(deployment.joints, joints):
+            if int(model.jnt_type[joint]) not in kinds:
+                raise ValueError(
+                    f"Joint {name!r} of {self._file!r} must be a hinge or a slide."
+                )
+        self._q, self._qd = model.jnt_qposadr[joints], model.jnt_dofadr[joints]
+        self._actuators = self._actuators_of(joints)
+        site = self._mujoco.mjtObj.mjOBJ_SITE, sites[0] if imu else -1
+        self._imu = site if imu else (self._mujoco.mjtObj.mjOBJ_XBODY, self.root)
+        first = model.body_jntadr[self.root]
+        free = int(self._mujoco.mjtJoint.mjJNT_FREE)
+        self.floats = bool(first >= 0 and model.jnt_type[first] == free)
+        self._height = model.jnt_qposadr[first] + 2 if self.floats else -1
+
+    def _ids(self, kind: str, names: Sequence[str], missing: list[str]) -> np.ndarray:
+        """Return numbers of parts; describe those that are missing."""
+        known = _names(self.model, kind)
+        lost = [name for name in names if name not in known]
+        if lost:
+            missing.append(
+                f"there is no {kind} {', '.join(map(repr, lost))} (there are: "
+                f"{', '.join(filter(None, known)) or 'none with a name'})"
+            )
+        numbers = [known.index(name) if name in known else -1 for name in names]
+        return np.asarray(numbers, int)
+
+    def _actuators_of(self, joints: np.ndarray) -> np.ndarray:
+        """Return the actuator of each joint."""
+        model, found = self.model, []
+        kinds = self._mujoco.mjtTrn.mjTRN_JOINT, self._mujoco.mjtTrn.mjTRN_JOINTINPARENT
+        on_joint = np.isin(model.actuator_trntype, [int(kind) for kind in kinds])
+        wrong = []
+        for name, joint in zip(self.deployment.joints, joints):
+            own = np.flatnonzero(on_joint & (model.actuator_trnid[:, 0] == joint))
+            if len(own) != 1:
+                wrong.append(f"{name!r} has {len(own)}")
+            elif model.actuator_dyntype[own[0]] != int(self._mujoco.mjtDyn.mjDYN_NONE):
+                wrong.append(f"that of {name!r} has a state (`dyntype`)")
+            found.append(own[0] if len(own) else -1)
+        if wrong:
+            raise ValueError(
+                f"Each joint of the policy needs one actuator without a state in "
+                f"{self._file!r}, but {', '.join(wrong)}. Add a `position` or a `motor` "
+                "for these joints."
+            )
+        return np.asarray(found, int)
+
+    def _check_phase(self) -> None:
+        """Raise `ValueError` if phases of the gait are observed, but not known."""
+        for part in self.deployment.observation:
+            if part.name == "phase" and (not self._gait > 0.0 or part.size % 2):
+                raise ValueError(
+                    f"The policy observes {part.size} numbers of gait phases, which needs "
+                    "the frequency of the gait. Pass `gait` (`--gait HZ`)."
+                )
+
+    def _number_of_steps(self) -> int:
+        period, step = self.deployment.period, self.model.opt.timestep
+        number = max(1, round(period / step))
+        if abs(number * step - period) > 1e-3 * period:
+            raise ValueError(
+                f"The control period, {period:g} s, must be a multiple of the time step of "
+                f'{self._file!r}, {step:g} s. Change `<option timestep="...">`.'
+            )
+        return number
+
+    # Servos.
+
+    def _apply_gains(self, limit: np.ndarray) -> None:
+        """Make the actuators position servos with the gains of the deployment."""
+        model, k = self.model, self._actuators
+        stiffness = np.asarray(self.deployment.stiffness)
+        model.actuator_gaintype[k] = self._mujoco.mjtGain.mjGAIN_FIXED
+        model.actuator_biastype[k] = self._mujoco.mjtBias.mjBIAS_AFFINE
+        model.actuator_gainprm[k] = 0.0
+        model.actuator_biasprm[k] = 0.0
+        model.actuator_gainprm[k, 0] = stiffness
+        model.actuator_biasprm[k, 1] = -stiffness
+        model.actuator_biasprm[k, 2] = -np.asarray(self.deployment.damping)
+        model.actuator_gear[k] = np.eye(6)[0]
+        model.actuator_ctrllimited[k] = False
+        model.actuator_forcelimited[k] = True
+        model.actuator_forcerange[k] = np.stack([-limit, limit], axis=1)
+
+    def _check_servos(self) -> None:
+        model, k = self.model, self._actuators
+        gain, bias = model.actuator_gainprm[k, 0], model.actuator_biasprm[k, 1]
+        affine = model.actuator_biastype[k] == int(self._mujoco.mjtBias.mjBIAS_AFFINE)
+        is_servo = affine & (gain > 0.0) & np.isclose(gain, -bias)
+        others = [x for x, fine in zip(self.deployment.joints, is_servo) if not fine]
+        if others:
+            raise ValueError(
+                f"Actuators of {', '.join(map(repr, others))} in {self._file!r} are no "
+                "position servos. Use the gains of the policy (`--servo policy`)."
+            )
+
+    def _limits_of_file(self) -> np.ndarray:
+        """Return the largest torque of the actuators in the file; infinite without."""
+        model, k = self.model, self._actuators
+        largest = np.abs(model.actuator_forcerange[k]).max(axis=1)
+        limited = model.actuator_forcelimited[k].astype(bool)
+        gear = np.abs(model.actuator_gear[k, 0])
+        return np.where(limited, gear * largest, np.inf)
+
+    def drive(self, target: np.ndarray) -> None:
+        """Send targets to the servos, rad."""
+        k = self._actuators
+        self.data.ctrl[k] = self.model.actuator_gear[k, 0] * target
+
+    # States.
+
+    def reset(self) -> None:
+        """Begin at the first keyframe, called `home` if there is one, or at the reference
+        pose, with the joints in the default pose and without contact forces."""
+        names = _names(self.model, "key")
+        if names:
+            frame = names.index("home") if "home" in names else 0
+            self._mujoco.mj_resetDataKeyframe(self.model, self.data, frame)
+        else:
+            self._mujoco.mj_resetData(self.model, self.data)
+        self.data.qvel[:] = 0.0
+        self.data.qpos[self._q] = self.deployment.default_pose
+        self.drive(np.asarray(self.deployment.default_pose))
+        self._mujoco.mj_forward(self.model, self.data)
+        if self.floats and self.data.ncon:
+            depth = min(self.data.contact.dist.min(), 0.0)
+            self.data.qpos[self._height] -= depth
+            self._mujoco.mj_forward(self.model, self.data)
+        self._up = self.data.xmat[self.root].reshape(3, 3).T @ np.array([0.0, 0.0, 1.0])
+        self._start_height = float(self.data.xpos[self.root][2])
+
+    def step(self, force: np.ndarray | None = None) -> None:
+        """Take one physics step.
+
+        **Arguments:**
+
+        - `force`: force on the root, in world axes, N.
+        """
+        self.data.xfrc_applied[self.root, :3] = 0.0 if force is None else force
+        self._mujoco.mj_step(self.model, self.data)
+
+    def update(self) -> None:
+        """Compute positions and velocities of links after physics steps."""
+        self._mujoco.mj_kinematics(self.model, self.data)
+        self._mujoco.mj_comPos(self.model, self.data)
+        self._mujoco.mj_comVel(self.model, self.data)
+
+    def torques(self) -> np.ndarray:
+        """Return the torques of the servos in the last physics step, N m."""
+        return self.data.qfrc_actuator[self._qd]
+
+    def joint_velocities(self) -> np.ndarray:
+        """Return the velocities of the joints, rad/s."""
+        return self.data.qvel[self._qd]
+
+    def fallen(self) -> bool:
+        """Return true if the root is tilted by more than 60 degrees from its orientation at
+        the start, or lower than half its height there, or the simulation has diverged."""
+        bad = self._mujoco.mjtWarning
+        kinds = (bad.mjWARN_BADQPOS, bad.mjWARN_BADQVEL, bad.mjWARN_BADQACC)
+        if any(self.data.warning[int(kind)].number for kind in kinds):
+            return True
+        if not self.floats:
+            return False
+        cosine = (self.data.xmat[self.root].reshape(3, 3) @ self._up)[2]
+        low = self.data.xpos[self.root][2] < 0.5 * self._start_height
+        return bool(cosine < 0.5 or low)
+
+    # Observations.
+
+    def velocity(self) -> np.ndarray:
+        """Return angular and linear velocity of the IMU in its axes, rad/s and m/s."""
+        out = np.zeros(6)
+        self._mujoco.mj_objectVelocity(self.model, self.data, *self._imu, out, 1)
+        return out
+
+    def observe(
+        self,
+        command: Sequence[float | int],
+        last_action: np.ndarray,
+        noise: Callable[[ObservationPart], Any] = lambda part: 0.0,
+    ) -> np.ndarray:
+        """Compute the observation of the policy.
+
+        **Arguments:**
+
+        - `command`: forward and lateral velocity, m/s, and yaw rate, rad/s.
+        - `last_action`: action of the step before.
+        - `noise`: noise of a part, in its units.
+        """
+        velocity = self.velocity()
+        kind, number = self._imu
+        site = kind == self._mujoco.mjtObj.mjOBJ_SITE
+        axes = (self.data.site_xmat if site else self.data.xmat)[number].reshape(3, 3)
+        gravity = self.model.opt.gravity
+        values = {
+            "linear_velocity": velocity[3:],
+            "angular_velocity": velocity[:3],
+            "gravity": axes.T @ gravity / max(float(np.linalg.norm(gravity)), 1e-9),
+            "command": np.asarray(command),
+            "joint_positions": self.data.qpos[self._q]
+            - np.asarray(self.deployment.default_pose),
+            "joint_velocities": self.joint_velocities(),
+            "last_action": last_action,
+        }
+        parts = []
+        for part in self.deployment.observation:
+            phase = part.name == "phase"
+            value = self._phases(part.size // 2) if phase else values[part.name]
+            parts.append(part.scale * (value + noise(part)))
+        return np.concatenate(parts).astype(np.float32)
+
+    def _phases(self, number: int) -> np.ndarray:
+        """Return cosines and sines of phases that are evenly spaced over a cycle."""
+        angles = 2 * np.pi * (self._gait * self.data.time + np.arange(number) / number)
+        return np.concatenate([np.cos(angles), np.sin(angles)])
+
+
+def _names(model: Any, kind: str) -> list[str]:
+    """Return the names of all parts of a kind, by number; empty for parts without."""
+    mujoco = engine()
+    counts = {
+        "body": (model.nbody, mujoco.mjtObj.mjOBJ_BODY),
+        "site": (model.nsite, mujoco.mjtObj.mjOBJ_SITE),
+        "joint": (model.njnt, mujoco.mjtObj.mjOBJ_JOINT),
+        "key": (model.nkey, mujoco.mjtObj.mjOBJ_KEY),
+    }
+    count, number = counts[kind]
+    return [mujoco.mj_id2name(model, number, k) or "" for k in range(count)]
 
 
 SETTLING = 1.0

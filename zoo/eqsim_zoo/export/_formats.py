@@ -1,12 +1,27 @@
-"""A policy as a Python module that imports NumPy alone, and a file of constants."""
+"""Writers of a policy graph: a NumPy module, an ONNX model, a TorchScript module.
 
+Each goes through the nodes of the graph and writes them by the table of `_primitives`.
+"""
+
+import importlib
 import pathlib
-from collections.abc import Sequence
+import re
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ._policy_graph import PolicyGraph, Value
+from ._graphs import (
+    check_installed,
+    Form,
+    IR_VERSION,
+    onnx_type,
+    OnnxGraph,
+    OPSET,
+    PolicyGraph,
+    Value,
+)
 from ._primitives import write_nodes
 
 
@@ -130,3 +145,117 @@ def write_numpy(file: pathlib.Path, graph: PolicyGraph) -> None:
     with open(file.with_suffix(".npz"), "wb") as out:
         np.savez(out, **arrays)
     file.write_text(source)
+
+
+def onnx_model(graph: PolicyGraph, properties: Mapping[str, str]) -> Any:
+    """Convert a policy to an `onnx.ModelProto`, and check it.
+
+    **Arguments:**
+
+    - `properties`: metadata by name.
+
+    **Raises:** `ImportError` without onnx; `ValueError` if primitives have no row.
+    """
+    check_installed("onnx")
+    import onnx
+    from onnx import helper
+
+    out, names = OnnxGraph(), {name: name for name in graph.inputs}
+    read = lambda x: out.constant(x) if isinstance(x, np.ndarray) else names.get(x, x)
+
+    def write(row, node):
+        found = row.onnx(out, node, [read(x) for x in node.inputs])
+        found = [found] if isinstance(found, str) else found
+        names.update(zip(node.outputs, found))
+
+    write_nodes(graph.nodes, write, "ONNX")
+    for name, value in graph.outputs.items():
+        _name_output(out, read, name, value)
+    described = lambda forms: [_described(k, form) for k, form in forms.items()]
+    inputs, outputs = described(graph.inputs), described(graph.output_forms)
+    made = helper.make_graph(out.nodes, "policy", inputs, outputs, out.initializers)
+    model = helper.make_model(
+        made,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="eqsim",
+    )
+    helper.set_model_props(model, dict(properties))
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def _name_output(out: OnnxGraph, read: Any, name: str, value: Value) -> None:
+    out.op("Identity", read(value))
+    out.nodes[-1].output[0] = name
+
+
+def _described(name: str, form: Form) -> Any:
+    from onnx import helper
+
+    return helper.make_tensor_value_info(name, onnx_type(form.dtype), form.shape)
+
+
+def write_onnx(
+    file: pathlib.Path, graph: PolicyGraph, properties: Mapping[str, str]
+) -> None:
+    """Write a policy as an ONNX file, see `onnx_model`."""
+    file.write_bytes(onnx_model(graph, properties).SerializeToString())
+
+
+def torch_module(graph: PolicyGraph) -> Any:
+    """Compile a policy to a `torch.jit.ScriptModule`, whose constants are buffers.
+
+    Arguments of the module are the inputs in order; it returns the action, or a tuple of
+    action and next memory.
+
+    **Raises:** `ImportError` without PyTorch; `ValueError` if primitives have no row.
+    """
+    try:
+        torch: Any = importlib.import_module("torch")
+    except ImportError as error:
+        raise ImportError(
+            "TorchScript files need PyTorch. Run `pip install torch`."
+        ) from error
+    # A class of its own, as PyTorch compiles modules of one class once.
+    holder = type("Policy", (torch.nn.Module,), {})()
+    names = {name: _identifier(name) for name in graph.inputs}
+    known: dict[tuple, str] = {}
+
+    def read(x: Value) -> str:
+        if isinstance(x, str):
+            return names.get(x, x)
+        key = x.shape, x.dtype.str, x.tobytes()
+        if key not in known:
+            known[key] = f"c{len(known)}"
+            holder.register_buffer(known[key], torch.from_numpy(np.array(x)))
+        return f"self.{known[key]}"
+
+    lines = [
+        f"    {names[name]} = {names[name]}.to(torch.{form.dtype.name})"
+        for name, form in graph.inputs.items()
+    ]
+
+    def write(row, node):
+        text = row.torch(node, [read(x) for x in node.inputs])
+        lines.append(f"    {', '.join(node.outputs)} = {text}")
+
+    write_nodes(graph.nodes, write, "TorchScript")
+    lines.append(f"    return {', '.join(map(read, graph.outputs.values()))}")
+    with warnings.catch_warnings():
+        # Robots run TorchScript, which PyTorch advises against since version 2.10.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        module: Any = torch.jit.script(holder)
+    head = f"def forward(self, {', '.join(names.values())}):"
+    module.define("\n".join([head, *lines, ""]))
+    return module
+
+
+def _identifier(name: str) -> str:
+    """Return the name of an input as an argument; operations are called `v...`."""
+    return "x_" + re.sub(r"\W", "_", name)
+
+
+def write_torch(file: pathlib.Path, graph: PolicyGraph) -> None:
+    """Write a policy as a TorchScript file, see `torch_module`."""
+    torch_module(graph).save(str(file))
