@@ -14,17 +14,12 @@ from toys import Rail
 from eqsim import AutoReset, TimeLimit
 from eqsim.testing import parametrize_with_checks, probes
 from eqsim_zoo import PPO
-from eqsim_zoo.agents.ppo import (
-    adapted_pace,
-    in_value_units,
-    ppo_loss,
-    PPOBatch,
-    value_units,
-)
+from eqsim_zoo.agents.ppo import ppo_loss, PPOBatch
 from eqsim_zoo.blocks.collecting import collect
-from eqsim_zoo.blocks.hyperparameters import linear_schedule
+from eqsim_zoo.blocks.hyperparameters import adapted_pace, linear_schedule
 from eqsim_zoo.blocks.networks import Activation, Learner
 from eqsim_zoo.blocks.observations import normalize
+from eqsim_zoo.blocks.returns import in_value_units, value_units
 
 
 # One configuration, so that it is compiled once.

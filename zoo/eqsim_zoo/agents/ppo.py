@@ -7,7 +7,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,7 +16,7 @@ import jax.random as jr
 import jax.tree_util as jtu
 import optax
 from jax import lax
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
 from eqsim.wrappers import RunningStatistics, ScaleAction
@@ -25,11 +25,13 @@ from ..blocks.collecting import (
     add_steps,
     collect,
     flatten_time,
+    minibatches,
     reset_envs,
     Running,
     Transition,
 )
 from ..blocks.hyperparameters import (
+    adapted_pace,
     as_scalar,
     check_num_levels,
     check_positive,
@@ -62,7 +64,13 @@ from ..blocks.policies import (
     Squash,
     squash_action,
 )
-from ..blocks.returns import gae
+from ..blocks.returns import (
+    clipped_policy_loss,
+    clipped_value_loss,
+    gae,
+    in_value_units,
+    value_units,
+)
 
 
 class AbstractProximalAgent(AbstractOnlineAgent):
@@ -138,13 +146,8 @@ class AbstractProximalAgent(AbstractOnlineAgent):
         loss: Callable[[Any, Any], Any],
         pieces: Any,
     ) -> tuple[Learner, Float[Array, ""], dict[str, Array]]:
-        """Take one gradient step for each minibatch, and adapt the learning rate.
-
-        **Arguments:**
-
-        - `steps`: number of control steps so far.
-        - `loss`: `(networks, piece) -> (loss, metrics)`, with the metric `kl`.
-        - `pieces`: a PyTree of minibatches along the first axis.
+        """Take one gradient step for each of `pieces`, along the first axis, on
+        `loss(networks, piece)`, with the metric `kl`; and adapt the learning rate.
 
         **Returns:** the learner, the new factor of the learning rate, mean metrics.
         """
@@ -368,67 +371,6 @@ class PPO(AbstractProximalAgent):
         return new, metrics
 
 
-def minibatches(
-    key: PRNGKeyArray, rows: int, num_epochs: int, num_minibatches: int
-) -> tuple[Int[Array, "updates size"], Key[Array, " updates"]]:
-    """Draw the rows of each minibatch, and a random key for it; a pass through the rows
-    draws each at most once."""
-    size = rows // num_minibatches
-
-    def epoch(key):
-        key_order, key = jr.split(key)
-        order = jr.permutation(key_order, rows)[: size * num_minibatches]
-        return order.reshape(num_minibatches, size), jr.split(key, num_minibatches)
-
-    index, keys = jax.vmap(epoch)(jr.split(key, num_epochs))
-    return index.reshape(-1, size), keys.reshape(-1)
-
-
-def adapted_pace(
-    pace: Float[Array, ""], kl: Float[Array, ""], target: Float[Array, ""]
-) -> Float[Array, ""]:
-    r"""Return the next factor of the learning rate: divided by 1.2 if the divergence exceeds
-    $2 \, \mathrm{target}$, multiplied by 1.2 below $\mathrm{target} / 2$, from 1/30 to 30;
-    unchanged if `target` is 0.
-
-    ??? cite "Reference"
-        Schulman et al., *Proximal policy optimization algorithms*, 2017, section 4, adapts
-        the weight of a penalty so; Rudin et al., *Learning to walk in minutes*, 2022,
-        table 3, the learning rate.
-    """
-    step = jnp.where(
-        kl > 2.0 * target, 1.0 / 1.2, jnp.where(kl < 0.5 * target, 1.2, 1.0)
-    )
-    return jnp.where(target > 0.0, jnp.clip(pace * step, 1.0 / 30.0, 30.0), pace)
-
-
-def value_units(
-    returns: RunningStatistics | None,
-) -> tuple[Float[Array, ""] | float, Float[Array, ""] | float]:
-    """Return the origin and the unit of the outputs of a value network: mean and standard
-    deviation of returns; 0 and 1 without statistics."""
-    if returns is None:
-        return 0.0, 1.0
-    return returns.mean[0], jnp.sqrt(returns.variance[0]) + 1e-4
-
-
-_Batch = TypeVar("_Batch", bound=Any)
-
-
-def in_value_units(
-    batch: _Batch, returns: RunningStatistics | None
-) -> tuple[_Batch, RunningStatistics | None]:
-    """Add the returns of a batch to the statistics, and convert its `value` and `advantage`
-    to their units."""
-    if returns is None:
-        return batch, None
-    targets = (batch.value + batch.advantage).reshape(-1, 1)
-    returns = update_statistics(returns, targets)
-    mean, std = value_units(returns)
-    new = (batch.value - mean) / std, batch.advantage / std
-    return eqx.tree_at(lambda b: (b.value, b.advantage), batch, new), returns
-
-
 # Losses.
 
 
@@ -456,35 +398,3 @@ def ppo_loss(
     entropy = jnp.mean(entropy)
     loss = policy_loss + agent.value_cost * value_loss - agent.entropy_cost * entropy
     return loss, {"value_loss": value_loss, "entropy": entropy, "kl": kl}
-
-
-def clipped_policy_loss(
-    log_prob: Float[Array, "*rows"],
-    old_log_prob: Float[Array, "*rows"],
-    advantage: Float[Array, "*rows"],
-    clip: Float[Array, ""],
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    r"""Clipped surrogate loss
-    $-\mathrm{mean} \min(\rho A, \mathrm{clip}(\rho, 1 - \epsilon, 1 + \epsilon) A)$ with the
-    ratio $\rho = \pi / \pi_{old}$, and the estimate $\mathrm{mean}(\rho - 1 - \log \rho)$ of
-    the divergence from $\pi_{old}$."""
-    change = log_prob - old_log_prob
-    ratio = jnp.exp(change)
-    clipped = jnp.clip(ratio, 1.0 - clip, 1.0 + clip)
-    gain = jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
-    return -gain, jnp.mean(ratio - 1.0 - change)
-
-
-def clipped_value_loss(
-    value: Float[Array, "*rows"],
-    old_value: Float[Array, "*rows"],
-    target: Float[Array, "*rows"],
-    clip: Float[Array, ""],
-) -> Float[Array, ""]:
-    """Half the mean squared error of values, the larger of that of the value and that of
-    the value clipped to `old_value` plus and minus `clip`; without clipping if that is 0.
-    """
-    error = (value - target) ** 2
-    near = old_value + jnp.clip(value - old_value, -clip, clip)
-    larger = jnp.maximum(error, (near - target) ** 2)
-    return 0.5 * jnp.mean(jnp.where(clip > 0.0, larger, error))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 import eqsim
 from eqsim import (
@@ -367,3 +367,19 @@ def count_nonfinite(
     """
     taken = lambda flag: flag if valid is None else flag & valid
     return {name: jnp.sum(taken(flag), dtype=dtype) for name, flag in flags.items()}
+
+
+def minibatches(
+    key: PRNGKeyArray, rows: int, num_epochs: int, num_minibatches: int
+) -> tuple[Int[Array, "updates size"], Key[Array, " updates"]]:
+    """Draw the rows of each minibatch, and a random key for it; a pass through the rows
+    draws each at most once."""
+    size = rows // num_minibatches
+
+    def epoch(key):
+        key_order, key = jr.split(key)
+        order = jr.permutation(key_order, rows)[: size * num_minibatches]
+        return order.reshape(num_minibatches, size), jr.split(key, num_minibatches)
+
+    index, keys = jax.vmap(epoch)(jr.split(key, num_epochs))
+    return index.reshape(-1, size), keys.reshape(-1)

@@ -123,6 +123,24 @@ def linear_schedule(
     return rate * jnp.where(anneal_steps > 0.0, left, 1.0)
 
 
+def adapted_pace(
+    pace: Float[Array, ""], kl: Float[Array, ""], target: Float[Array, ""]
+) -> Float[Array, ""]:
+    r"""Return the next factor of the learning rate: divided by 1.2 if the divergence exceeds
+    $2 \, \mathrm{target}$, multiplied by 1.2 below $\mathrm{target} / 2$, from 1/30 to 30;
+    unchanged if `target` is 0.
+
+    ??? cite "Reference"
+        Schulman et al., *Proximal policy optimization algorithms*, 2017, section 4, adapts
+        the weight of a penalty so; Rudin et al., *Learning to walk in minutes*, 2022,
+        table 3, the learning rate.
+    """
+    step = jnp.where(
+        kl > 2.0 * target, 1.0 / 1.2, jnp.where(kl < 0.5 * target, 1.2, 1.0)
+    )
+    return jnp.where(target > 0.0, jnp.clip(pace * step, 1.0 / 30.0, 30.0), pace)
+
+
 def cosine_schedule(
     rate: Float[Array, ""], steps: Float[Array, ""], anneal_steps: Float[Array, ""]
 ) -> Float[Array, ""]:

@@ -1,4 +1,6 @@
-r"""Returns and advantages of one trajectory; use `jax.vmap` for several.
+r"""Returns and advantages of one trajectory, units of returns, losses of an on-policy agent.
+
+Returns and advantages are those of one trajectory; use `jax.vmap` for several.
 
 Time is the first axis. Each step has a reward $r_t$, the value $V'_t$ of the observation
 after it (`timestep.final_obs`, not the first observation of the next episode), and two
@@ -12,11 +14,16 @@ c_t = 1 - \mathrm{done}_t$$
 all of them are sums backwards in time; the last row ends the trajectory.
 """
 
-from typing import Any
+from typing import Any, TypeVar
 
+import equinox as eqx
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
+
+from eqsim.wrappers import RunningStatistics
+
+from .observations import update_statistics
 
 
 def discounted_returns(
@@ -142,3 +149,62 @@ def _backwards(fixed: Any, factor: Any) -> Any:
     step = lambda later, now: (now[0] + now[1] * later,) * 2
     zero = jnp.zeros_like(fixed[0])
     return lax.scan(step, zero, (fixed, factor), reverse=True)[1]
+
+
+def value_units(
+    returns: RunningStatistics | None,
+) -> tuple[Float[Array, ""] | float, Float[Array, ""] | float]:
+    """Return the origin and the unit of the outputs of a value network: mean and standard
+    deviation of returns; 0 and 1 without statistics."""
+    if returns is None:
+        return 0.0, 1.0
+    return returns.mean[0], jnp.sqrt(returns.variance[0]) + 1e-4
+
+
+_Batch = TypeVar("_Batch", bound=Any)
+
+
+def in_value_units(
+    batch: _Batch, returns: RunningStatistics | None
+) -> tuple[_Batch, RunningStatistics | None]:
+    """Add the returns of a batch to the statistics, and convert its `value` and `advantage`
+    to their units."""
+    if returns is None:
+        return batch, None
+    targets = (batch.value + batch.advantage).reshape(-1, 1)
+    returns = update_statistics(returns, targets)
+    mean, std = value_units(returns)
+    new = (batch.value - mean) / std, batch.advantage / std
+    return eqx.tree_at(lambda b: (b.value, b.advantage), batch, new), returns
+
+
+def clipped_policy_loss(
+    log_prob: Float[Array, "*rows"],
+    old_log_prob: Float[Array, "*rows"],
+    advantage: Float[Array, "*rows"],
+    clip: Float[Array, ""],
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    r"""Clipped surrogate loss
+    $-\mathrm{mean} \min(\rho A, \mathrm{clip}(\rho, 1 - \epsilon, 1 + \epsilon) A)$ with the
+    ratio $\rho = \pi / \pi_{old}$, and the estimate $\mathrm{mean}(\rho - 1 - \log \rho)$ of
+    the divergence from $\pi_{old}$."""
+    change = log_prob - old_log_prob
+    ratio = jnp.exp(change)
+    clipped = jnp.clip(ratio, 1.0 - clip, 1.0 + clip)
+    gain = jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
+    return -gain, jnp.mean(ratio - 1.0 - change)
+
+
+def clipped_value_loss(
+    value: Float[Array, "*rows"],
+    old_value: Float[Array, "*rows"],
+    target: Float[Array, "*rows"],
+    clip: Float[Array, ""],
+) -> Float[Array, ""]:
+    """Half the mean squared error of values, the larger of that of the value and that of
+    the value clipped to `old_value` plus and minus `clip`; without clipping if that is 0.
+    """
+    error = (value - target) ** 2
+    near = old_value + jnp.clip(value - old_value, -clip, clip)
+    larger = jnp.maximum(error, (near - target) ** 2)
+    return 0.5 * jnp.mean(jnp.where(clip > 0.0, larger, error))
