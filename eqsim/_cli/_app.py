@@ -356,7 +356,7 @@ Command = Callable | dict[str, Callable] | DynamicCommand
 # Commands of packages that may not be installed.
 _ELSEWHERE = {
     name: "eqsim-zoo"
-    for name in ("train", "resume", "eval", "evaluate", "export", "replay", "runs")
+    for name in ("train", "resume", "eval", "record", "export", "replay", "runs")
 }
 
 

@@ -9,8 +9,8 @@ piece. Problems that full steps do not solve continue with a line search, which
 always converges because the cost is convex.
 
 The accelerations are a zero of $M a - \tau - J^T f(J a)$, so the implicit function theorem
-gives their derivative: one more solve with the matrix of the last step. Pieces are fixed
-there. Forces on them are linear in $a$, except those of elliptic cones, whose models are
+gives their derivative: one more solve, with the matrix on the pieces of the solution, which are
+fixed there. Forces on them are linear in $a$, except those of elliptic cones, whose models are
 tangent to the forces at the solution.
 
 The line search is the Illinois variant of regula falsi: Dowell and Jarratt, *A modified

@@ -2,8 +2,8 @@ r"""Inverse weights of links, degrees of freedom and tendons at the reference po
 
 MuJoCo scales the softness of constraints by averages of diagonal entries of $M^{-1}$
 and of $J M^{-1} J^T$ at the reference pose (`dof_invweight0`, `body_invweight0`,
-`tendon_invweight0`). They are computed from the primary parameters whenever a pipeline is
-called, and never stored.
+`tendon_invweight0`). They are computed from the primary parameters by `prepare`, and are not
+part of a `System`.
 
 With the inward pass of the articulated-body algorithm ($U = I^A S$, $d = S^T U + $
 armature), the inverse inertia of a link, $\Omega = J M^{-1} J^T$, is computed from that

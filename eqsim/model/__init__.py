@@ -10,7 +10,8 @@ is used. Reading order:
 - `_tree`: the levels of the tree of degrees of freedom, over which recursions run.
 - `pairs`: pairs of shapes that can touch.
 - `changes`: edits of a robot, and which parameters differ between two.
-- `_checks`, `_validate`: checks when a robot is built or loaded, never in a step.
+- `_validate`: checks when a robot is built or loaded; `_checks`: checks of shapes, also when
+  a step is traced.
 
 Everything above may import this package; it imports `spatial` alone.
 """

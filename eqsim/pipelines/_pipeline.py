@@ -312,8 +312,8 @@ class AbstractPipeline(eqx.Module):
 
         **Arguments:** as for `step`.
 
-        **Returns:** the results of `step` and `solve`, from a single solution of the
-        equations of motion.
+        **Returns:** the results of `step` and `solve`. An integrator with one stage solves the
+        equations of motion once for both.
         """
 
     def contacts(
