@@ -318,8 +318,12 @@ def height_scan(
     _check_positive("above", above)
     chosen = _geoms_of(sys, geoms)
     placed = _poses(sys, q, chosen, _link_of(sys, link))
-    turn = yaw_matrix(placed.axes)[:2, :2]
-    at = placed.origin[None, :2] + points @ turn.T
+    turn = yaw_matrix(placed.axes)
+    # Component by component: XLA computes products of such small matrices separately.
+    at = tuple(
+        placed.origin[k] + turn[k, 0] * points[:, 0] + turn[k, 1] * points[:, 1]
+        for k in (0, 1)
+    )
     is_field = [sys.geoms.kinds[geom] is GeomKind.HFIELD for geom in chosen]
     found = [
         _field_heights(sys, placed, row, geom, at)
@@ -333,15 +337,18 @@ def height_scan(
         found.append(_heights_from(sys, shapes, others, at, above))
     if not found:
         return jnp.full(points.shape[:1], missing, q.dtype)
-    ground = jnp.max(jnp.stack(found), axis=0)
+    ground = found[0]
+    for other in found[1:]:
+        ground = jnp.maximum(ground, other)
     none = jnp.isneginf(ground)
     return jnp.where(none, missing, jnp.where(none, 0.0, ground) - placed.origin[2])
 
 
-def _field_heights(sys: System, placed: _Placed, row: int, geom: int, at):
+def _field_heights(sys: System, placed: _Placed, row: int, geom: int, at: tuple):
     """Return z of a height field at points of the world; -infinity beyond its sides."""
     pos, rot = placed.pos[row], placed.rot[row]
-    x, y = ((at - pos[None, :2]) @ rot[:2, :2]).T
+    away = at[0] - pos[0], at[1] - pos[1]
+    x, y = (rot[0, k] * away[0] + rot[1, k] * away[1] for k in (0, 1))
     surface = surface_of(sys, sys.geoms.data[geom])
     height = pos[2] + surface.height(x, y)
     height = jnp.where(surface.within(x, y), height, -jnp.inf)
@@ -352,9 +359,8 @@ def _heights_from(sys: System, placed: _Placed, geoms: tuple[int, ...], at, abov
     """Return z of shapes below points at some height above the link; -infinity where
     there are none."""
     top = placed.origin[2] + above
-    full = jnp.broadcast_to(top, at.shape[:1])
-    origins = jnp.concatenate([at, full[:, None]], axis=1)
-    down = jnp.broadcast_to(jnp.array([0.0, 0.0, -1.0], at.dtype), origins.shape)
+    origins = jnp.stack([*at, jnp.broadcast_to(top, at[0].shape)], axis=1)
+    down = jnp.broadcast_to(jnp.array([0.0, 0.0, -1.0], top.dtype), origins.shape)
     hits = _cast_all(sys, placed, origins, down, geoms)
     hit = hits.distance >= 0.0
     return jnp.where(hit, top - jnp.where(hit, hits.distance, 0.0), -jnp.inf)
