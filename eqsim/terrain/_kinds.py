@@ -110,6 +110,12 @@ def _outside(at: Places, platform: Any, ramp: Any) -> Float[Array, "rows columns
     return jnp.clip(away / jnp.maximum(ramp, at.cell), 0.0, 1.0)
 
 
+def _beyond(at: Places, platform: Any) -> Float[Array, "rows columns"]:
+    """Return distances from the platform. A grid point on its side belongs to it, despite
+    rounding."""
+    return at.ring - platform / 2 - at.cell / 64
+
+
 class Flat(AbstractTerrain):
     """Flat ground at the height 0."""
 
@@ -196,7 +202,7 @@ class Obstacles(AbstractTerrain):
             return jnp.where(here, own[4] * most, ground), None
 
         ground, _ = lax.scan(place, jnp.zeros_like(at.x), drawn)
-        return jnp.where(at.ring > self.platform / 2, ground, 0.0)
+        return jnp.where(_beyond(at, self.platform) > 0.0, ground, 0.0)
 
 
 class Blocks(AbstractTerrain):
@@ -217,7 +223,7 @@ class Blocks(AbstractTerrain):
         drawn = jr.uniform(key, at.x.shape, at.cell.dtype, -1.0, 1.0)
         column, row = (_cells(x, self.width)[0] for x in (at.x, at.y))
         ground = between(self.height, difficulty) * _pick(drawn, row, column)
-        return jnp.where(at.ring > self.platform / 2, ground, 0.0)
+        return jnp.where(_beyond(at, self.platform) > 0.0, ground, 0.0)
 
 
 def _cells(x: Any, width: Any) -> tuple[Any, Any]:
@@ -295,7 +301,7 @@ class SteppingStones(AbstractTerrain):
         on_stone = (along_y < share) & (moved - column < share)
         heights = between(self.height, difficulty) * _pick(drawn, row, column)
         ground = jnp.where(on_stone, heights, -self.depth)
-        return jnp.where(at.ring > self.platform / 2, ground, 0.0)
+        return jnp.where(_beyond(at, self.platform) > 0.0, ground, 0.0)
 
 
 class Gaps(AbstractTerrain):
@@ -316,7 +322,7 @@ class Gaps(AbstractTerrain):
 
     def heights(self, key, difficulty, at):
         gap = between(self.gap, difficulty)
-        away = at.ring - self.platform / 2
+        away = _beyond(at, self.platform)
         within = jnp.mod(away, gap + self.ground) < gap
         trench = within & (away > 0.0) & (at.border > at.cell / 2)
         return jnp.where(trench, -self.depth, jnp.zeros_like(at.x))

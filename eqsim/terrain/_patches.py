@@ -81,17 +81,22 @@ class TerrainGrid(eqx.Module):
     ) -> Float[Array, "levels kinds 3"]:
         """Return the middle of each patch on the ground: x, y and z in the frame of the
         height field, m."""
-        rows, columns = self.shape
-        along = lambda count, all_of_them: (
-            (
-                self.border + (jnp.arange(count) + 0.5) * self.points - all_of_them / 2
-            ).astype(self.cell.dtype)
-            * self.cell
+        level, column = jnp.meshgrid(
+            jnp.arange(self.levels), jnp.arange(len(self.kinds)), indexing="ij"
         )
-        y, x = jnp.meshgrid(
-            along(self.levels, rows), along(len(self.kinds), columns), indexing="ij"
-        )
+        x, y = self._middle(level, column)
         return jnp.stack([x, y, self._surface(heights).height(x, y)], axis=-1)
+
+    def _middle(self, level: Any, column: Any) -> tuple[Any, Any]:
+        """Return x and y of the middle of patches."""
+        rows, columns = self.shape
+
+        def place(number, all_of_them):
+            number = jnp.asarray(number).astype(self.cell.dtype)
+            points = self.border + (number + 0.5) * self.points - all_of_them / 2
+            return points * self.cell
+
+        return place(column, columns), place(level, rows)
 
     def spawn(
         self,
@@ -111,9 +116,9 @@ class TerrainGrid(eqx.Module):
 
         **Returns:** x, y and z in the frame of the height field, m.
         """
-        middle = self.origins(heights)[level, column]
-        shift = jr.uniform(key, (2,), middle.dtype, -1.0, 1.0) * spread
-        x, y = middle[0] + shift[0], middle[1] + shift[1]
+        x, y = self._middle(level, column)
+        shift = jr.uniform(key, (2,), x.dtype, -1.0, 1.0) * spread
+        x, y = x + shift[0], y + shift[1]
         return jnp.stack([x, y, self._surface(heights).height(x, y)])
 
     def patch(

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float
 from .._primitive import patterned
 from ..kinematics import forward
 from ..model import GeomKind, System, validate
-from ..spatial import quaternion_matrix
+from ..spatial import Mat3, quaternion_matrix
 from ..spatial.rotations import normalize4
 
 
@@ -97,15 +97,25 @@ def ground_height(
 
     **Raises:** `ValueError` if there is no such height field in the world.
     """
-    geom = _geom_of(sys, name)
-    rot = quaternion_matrix(normalize4([sys.geoms.quat[geom, k] for k in range(4)]))
-    pos = sys.geoms.pos[geom]
+    field, pos, rot = placed_field(sys, name)
     away_x, away_y = x - pos[0], y - pos[1]
-    surface = surface_of(sys, sys.geoms.data[geom])
-    height = surface.height(
+    height = surface_of(sys, field).height(
         rot.xx * away_x + rot.yx * away_y, rot.xy * away_x + rot.yy * away_y
     )
     return jnp.where(is_vertical(rot.zz), pos[2] + height, jnp.nan)
+
+
+def placed_field(
+    sys: System, name: str | None = None
+) -> tuple[int, Float[Array, "3"], Mat3]:
+    """Find a height field of the world: its index, and position and rotation of its
+    shape.
+
+    **Raises:** `ValueError` if there is no such height field, or several shapes have it.
+    """
+    geom = _geom_of(sys, name)
+    rot = quaternion_matrix(normalize4([sys.geoms.quat[geom, k] for k in range(4)]))
+    return sys.geoms.data[geom], sys.geoms.pos[geom], rot
 
 
 def is_vertical(cosine: Any) -> Any:
