@@ -297,7 +297,8 @@ class SteppingStones(AbstractTerrain):
         shift = jr.uniform(key_shift, (at.x.shape[0], 1), at.cell.dtype)
         moved = (at.x - jnp.min(at.x)) / pitch + _pick(shift, row, jnp.zeros_like(row))
         column = jnp.floor(moved)
-        share = stone / pitch
+        # A gap as wide as a cell has one grid point, despite rounding.
+        share = (stone - at.cell / 64) / pitch
         on_stone = (along_y < share) & (moved - column < share)
         heights = between(self.height, difficulty) * _pick(drawn, row, column)
         ground = jnp.where(on_stone, heights, -self.depth)

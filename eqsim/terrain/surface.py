@@ -162,7 +162,7 @@ def _field_of(sys: System, name: str | None) -> int:
 def with_terrain(
     sys: System,
     heights: Float[Array, "rows columns"],
-    size: tuple[float, float] | None = None,
+    size: tuple[Any, Any] | None = None,
     name: str | None = None,
 ) -> System:
     """Return the robot on another terrain.
@@ -198,7 +198,9 @@ def with_terrain(
     heights = jnp.asarray(heights, dtype)
     sizes = fields.size
     if size is not None:
-        sizes = sizes.at[field, :2].set(jnp.asarray([x / 2 for x in size], dtype))
+        sizes = sizes.at[field, :2].set(
+            jnp.stack([jnp.asarray(x / 2, dtype) for x in size])
+        )
     base = jnp.maximum(sizes[field, 2], _DEPTH - jnp.min(heights))
     sizes = sizes.at[field, 2].set(base)
     everything = fields.heights.at[first:last].set(heights.ravel())

@@ -88,7 +88,8 @@ class TerrainCurriculum(AbstractCarryOver):
     !!! example
 
         ```python
-        sys = with_terrain(load_mjcf(with_height_field(...)), grid.heights(key))
+        spec = with_height_field("scene.xml", *grid.shape, grid.size)
+        sys = with_terrain(load_mjcf(spec), grid.heights(key))
         env = AutoReset(TimeLimit(TerrainCurriculum(Task(sys), grid), 1000))
         ```
 
@@ -129,7 +130,7 @@ class TerrainCurriculum(AbstractCarryOver):
             raise ValueError(
                 f"The height field {fields.names[field]!r} has the resolution {shape} (rows, "
                 f"columns), but the grid of terrain has {self.grid.shape}. Load the robot "
-                "with `eqsim.io.with_height_field(source, *grid.shape, size=...)`."
+                "with `eqsim.io.with_height_field(source, *grid.shape, grid.size)`."
             )
         self._free_joint()
 

@@ -57,9 +57,8 @@ class Sled(AbstractTask):
 
 
 def sled(place=""):
-    spec = with_height_field(SLED.format(place=place), *GRID.shape, size=(10.0, 10.0))
-    size = tuple(map(float, GRID.size))
-    return Sled(with_terrain(load_mjcf(spec), GRID.heights(jr.key(0)), size))
+    spec = with_height_field(SLED.format(place=place), *GRID.shape, (10.0, 10.0))
+    return Sled(with_terrain(load_mjcf(spec), GRID.heights(jr.key(0)), GRID.size))
 
 
 ENV = sled()
@@ -131,7 +130,7 @@ def test_options_and_other_wrappers():
     ):
         whole = AutoReset(TimeLimit(random, 2))
         state, _ = whole.reset(jr.key(0), {"patch": patch})
-        push, step = jnp.array([300.0]), jax.jit(whole.step)
+        push, step = jnp.array([300.0]), eqx.filter_jit(whole.step)
         for _ in range(2):
             state, _ = step(state, push)
         inner = state.inner.inner

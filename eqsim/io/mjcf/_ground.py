@@ -14,7 +14,7 @@ def with_height_field(
     source: str | os.PathLike | Any,
     rows: int,
     columns: int,
-    size: tuple[float, float],
+    size: tuple[Any, Any],
     *,
     assets: Mapping[str, bytes | str] | None = None,
     plane: str | None = None,
@@ -29,7 +29,7 @@ def with_height_field(
     !!! example
 
         ```python
-        spec = with_height_field("scene.xml", *grid.shape, size=(20.0, 20.0))
+        spec = with_height_field("scene.xml", *grid.shape, grid.size)
         sys = with_terrain(load_mjcf(spec), grid.heights(key))
         ```
 
@@ -64,7 +64,7 @@ def with_height_field(
         name=name,
         nrow=rows,
         ncol=columns,
-        size=[size[0] / 2, size[1] / 2, 1.0, base],
+        size=[float(size[0]) / 2, float(size[1]) / 2, 1.0, base],
         userdata=[0.0] * (rows * columns),
     )
     geom.type, geom.hfieldname = mujoco.mjtGeom.mjGEOM_HFIELD, name
