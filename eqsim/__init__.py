@@ -8,6 +8,7 @@ imports only from those before it:
 - `spatial`: vectors, rotations, motions, forces and inertias; the conventions.
 - `model`: `System`, the robot as a pytree of parameters, and `State`.
 - `kinematics`: poses, velocities and Jacobians. `io`: MJCF files, save and load.
+- `terrain`: heights of height fields, drawn at random, and of the ground.
 - `dynamics`: inertia, forces of actuators and springs, the articulated-body algorithm.
 - `collision`: which shapes touch, and where.
 - `constraint`: rows of contacts, limits and equalities, and the solver for accelerations.
@@ -47,7 +48,9 @@ from . import (
     plugins as plugins,
     randomize as randomize,
     render as render,
+    sensors as sensors,
     spatial as spatial,
+    terrain as terrain,
     testing as testing,
     viewer as viewer,
     wrappers as wrappers,

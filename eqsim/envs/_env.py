@@ -12,7 +12,7 @@ import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from .._errors import check_shape
 from ..model import State, System
@@ -30,12 +30,15 @@ class ResetOptions(eqx.Module):
         episode, such as `DomainRandomization`.
     - `context`: randomized parameters of the robot as one vector, for the same
         environments.
+    - `patch`: row (level of difficulty) and column of the terrain to start on, for
+        environments with `TerrainCurriculum`.
     """
 
     q: Float[Array, " nq"] | None = None
     qd: Float[Array, " nv"] | None = None
     sys: System | None = None
     context: Float[Array, " ncontext"] | None = None
+    patch: Int[Array, "2"] | None = None
 
 
 def reset_options(options: ResetOptions | Mapping[str, Any] | None) -> ResetOptions:
@@ -81,6 +84,11 @@ def same_robot_options(
                 "every episode. Wrap it in `eqsim.DomainRandomization`, or change "
                 "`env.sys` with `eqx.tree_at`."
             )
+    if options.patch is not None:
+        raise ValueError(
+            f"`options.patch`: `{type(env).__name__}` has no terrain of several patches. "
+            "Wrap it in `eqsim.wrappers.TerrainCurriculum`."
+        )
     check_start(env.sys, options)
     return options
 

@@ -16,5 +16,6 @@ from .mjcf import (
     load_mjcf as load_mjcf,
     support_table as support_table,
     UnsupportedMJCF as UnsupportedMJCF,
+    with_height_field as with_height_field,
     write_mjcf as write_mjcf,
 )

@@ -23,7 +23,8 @@ from ..model import (
 from ..model.arrays import concatenate
 from ..model.sensor_kinds import Attachment
 from ..spatial import Mat3, safe_sqrt, Vec3
-from ._distances import repeat, select, site_shape
+from ._distances import site_shape
+from ._first_hits import repeat, select
 from ._rays import inside, Ray, ray_shape
 from ._subtrees import subtrees
 from .sensor_inputs import SensorInputs

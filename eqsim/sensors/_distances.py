@@ -1,24 +1,24 @@
 """Sensors of distances: rangefinders, pairs of shapes, and points inside sites."""
 
+import functools as ft
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from ..collision.detection import nearest_points, with_hulls
 from ..collision.primitives import Shape
 from ..kinematics.frames import carriers
 from ..kinematics.link_motion import take_poses
-from ..model import GeomKind, RayData, SensorKind, SensorObject, System, tree
+from ..model import RayData, SensorKind, SensorObject, System, tree
 from ..model.arrays import concatenate, take
-from ..model.kinds import require_known
 from ..model.pairs import is_measured
 from ..model.sensor_kinds import Attachment
 from ..spatial import Vec3
 from ..spatial.vectors import vec3
+from ._first_hits import first_hit, first_smallest, select
 from ._frame_sensors import object_poses
-from ._rays import Hit, inside, Ray, ray_height_field, ray_mesh, ray_shape
+from ._rays import inside, Ray
 from .sensor_inputs import SensorInputs
 
 
@@ -37,27 +37,6 @@ def geom_shapes(sys: System, now: SensorInputs, geoms: Sequence[int]) -> Shape:
     )
 
 
-def repeat(v: Vec3, like) -> Vec3:
-    """Broadcast a vector with one row to the shape of an array."""
-    return Vec3(*(x + jnp.zeros_like(like) for x in v))
-
-
-def first_smallest(values):
-    """Return 1 at the first of the smallest values of each environment, else 0."""
-    index = jnp.arange(values.shape[0], dtype=values.dtype)
-    index = index.reshape(-1, *(1 for _ in values.shape[1:]))
-    values = jax.lax.stop_gradient(values)
-    smallest = values <= jnp.min(values, axis=0, keepdims=True)
-    first = jnp.min(jnp.where(smallest, index, values.shape[0]), axis=0, keepdims=True)
-    return jnp.where(index == first, 1.0, 0.0).astype(values.dtype)
-
-
-def select(weights, tree_: Any) -> Any:
-    """Return the sum of the rows of every array times weights, with leading axis 1."""
-    one = lambda x: jnp.sum(jnp.where(weights > 0.0, x, 0.0), axis=0, keepdims=True)
-    return jax.tree_util.tree_map(one, tree_)
-
-
 _FAR = 1e30
 
 
@@ -72,7 +51,7 @@ def _rangefinder(sys: System, now: SensorInputs, sensor: int):
     ray = Ray(pose.pos, pose.rot.columns[2])
     own = sys.sites.links[site[1]]
     geoms = [g for g in sys.sensors.ray_geoms if sys.geoms.links[g] != own]
-    hit = _first_hit(sys, now, ray, geoms)
+    hit = first_hit(sys, ft.partial(geom_shapes, sys, now), ray, geoms)
     some = hit.dist >= 0.0
     only = lambda v: Vec3(*(jnp.where(some, x, 0.0) for x in v))
     values = {
@@ -85,40 +64,6 @@ def _rangefinder(sys: System, now: SensorInputs, sensor: int):
     }
     parts = [x for data in sys.sensors.ray_data[sensor] for x in values[data]]
     return jnp.concatenate([x + jnp.zeros_like(hit.dist) for x in parts])
-
-
-def _first_hit(sys: System, now: SensorInputs, ray: Ray, geoms: Sequence[int]) -> Hit:
-    """Intersect one ray with shapes; -1 and zeros if it hits none."""
-    zero = jnp.zeros_like(ray.point.x)
-    miss = Hit(zero - 1.0, Vec3(zero, zero, zero))
-    hits = [miss]
-    for geom in geoms:
-        hits += _hits_with_data(sys, now, ray, geom)
-    for kind in _SIMPLE:
-        own = [g for g in geoms if sys.geoms.kinds[g] is kind]
-        if own:
-            shapes = geom_shapes(sys, now, own)
-            like = shapes.pose.pos.x
-            rays = Ray(repeat(ray.point, like), repeat(ray.direction, like))
-            hits.append(ray_shape(kind, shapes, rays))
-    found = concatenate(hits)
-    order = jnp.where(found.dist >= 0.0, found.dist, _FAR)
-    return select(first_smallest(order), found)
-
-
-_SIMPLE = tuple(k for k in GeomKind if k not in (GeomKind.MESH, GeomKind.HFIELD))
-
-
-def _hits_with_data(sys: System, now: SensorInputs, ray: Ray, geom: int) -> list[Hit]:
-    """Intersect one ray with a mesh or a height field, if the shape is one."""
-    kind = sys.geoms.kinds[geom]
-    require_known(kind, "are not seen by rays")
-    if kind in _SIMPLE:
-        return []
-    shape, data = geom_shapes(sys, now, [geom]), sys.geoms.data[geom]
-    if kind is GeomKind.MESH:
-        return [ray_mesh(sys.meshes, data, shape, ray)]
-    return [ray_height_field(sys.height_fields, data, shape, ray)]
 
 
 RAY_SENSORS: dict[SensorKind, Callable] = {SensorKind.RANGEFINDER: rangefinders}

@@ -4,6 +4,7 @@ A wrapper is an environment that holds another one. Files in reading order:
 
 - `_wrapper`: base classes, and the lifetime of the state that a wrapper adds;
 - `_episodes`: time limits, auto-reset, resets in advance, another robot in each episode;
+- `_curriculum`: terrain whose difficulty follows what a robot reached;
 - `_actions`: repeated, clipped, scaled and delayed actions;
 - `_observations`: normalized, stacked, selected, noisy and privileged observations, images;
 - `skills`: descriptors of behavior, skills and goals; the environments with descriptors;
@@ -20,6 +21,11 @@ from ._actions import (
     ClipAction as ClipAction,
     DelayAction as DelayAction,
     ScaleAction as ScaleAction,
+)
+from ._curriculum import (
+    TerrainCurriculum as TerrainCurriculum,
+    Walked as Walked,
+    WalkedDistance as WalkedDistance,
 )
 from ._deployable import deployment_of as deployment_of
 from ._episodes import (
@@ -41,11 +47,13 @@ from ._observations import (
     StackObservation as StackObservation,
 )
 from ._wrapper import (
+    AbstractCarryOver as AbstractCarryOver,
     AbstractStateful as AbstractStateful,
     AbstractStateless as AbstractStateless,
     AbstractWrapper as AbstractWrapper,
     Lifetime as Lifetime,
     nested_envs as nested_envs,
+    next_options as next_options,
 )
 from .skills import (
     AbstractDescriptor as AbstractDescriptor,

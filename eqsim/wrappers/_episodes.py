@@ -29,6 +29,7 @@ from ._wrapper import (
     check_env,
     Lifetime,
     nested_envs,
+    next_options,
     Options,
     refuse_run,
     vector_size,
@@ -130,7 +131,8 @@ class AutoReset(AbstractStateful):
 
     In a batch, every environment computes a full reset in every step, and keeps it only
     if its episode has ended. If resets are expensive, `pool_resets` computes them in
-    advance. Options of `reset` apply only to the first episode.
+    advance. Options of `reset` apply only to the first episode; a curriculum
+    (`TerrainCurriculum`) gives those of the others.
 
     **Raises:** `ValueError` if `env` contains a wrapper whose state must not be reset
     with the episode.
@@ -158,20 +160,23 @@ class AutoReset(AbstractStateful):
         check_action(self, action)
         key_reset, key = jr.split(state.key)
         step = lambda: self.env.step(state.inner, action)
-        fresh = lambda: self.env.reset(key_reset)
+        fresh = lambda last: self.env.reset(key_reset, self._options(key_reset, last))
         no = jnp.zeros((), bool)
         if self.mode is ResetMode.NEXT_STEP:
-            inner, timestep = lax.cond(state.over, fresh, step)
+            inner, timestep = lax.cond(state.over, lambda: fresh(state.inner), step)
             over = timestep.done & ~timestep.first
             return AutoResetState(inner, key, over), _final(timestep)
         inner, timestep = step()
         new, obs = lax.cond(
             timestep.done,
-            lambda: _pair(*fresh()),
+            lambda: _pair(*fresh(inner)),
             lambda: (inner, timestep.obs),
         )
         timestep = eqx.tree_at(lambda t: t.obs, _final(timestep), obs)
         return AutoResetState(new, key, no), timestep
+
+    def _options(self, key, last: Any) -> ResetOptions | None:
+        return next_options(self.env, jr.fold_in(key, 1), last)
 
 
 def _pair(state, timestep: Timestep):
@@ -223,7 +228,8 @@ def pool_resets(env: AbstractEnv, key: PRNGKeyArray, size: int) -> AbstractEnv:
 
     The pool is placed inside all wrappers whose state contains a random key, such as
     `Skills` and `NoisyObservation`: they draw again in every episode. Everything within
-    is drawn from the pool, including the robots of `DomainRandomization`.
+    is drawn from the pool, including the robots of `DomainRandomization`. Resets with
+    options, such as those by `TerrainCurriculum`, are not drawn from the pool.
 
     !!! example
 
@@ -364,7 +370,7 @@ class DomainRandomization(AbstractStateful):
         if options.context is not None:
             changed = _of_vector(changed, options.context)
         inner, timestep = self._with(changed).reset(
-            key_reset, ResetOptions(options.q, options.qd)
+            key_reset, ResetOptions(options.q, options.qd, patch=options.patch)
         )
         return self._report(RandomizedState(inner, changed), timestep)
 

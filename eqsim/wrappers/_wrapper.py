@@ -2,9 +2,9 @@
 
 A wrapper says how long the state that it adds lives (`Lifetime`), and whether it has one
 (`AbstractStateful`, with the inner state in `state.inner`) or passes that of the inner
-environment on (`AbstractStateless`). `AbstractReport` is a stateless wrapper that changes only
-the timesteps. Wrappers that change the time step or the range of actions derive from
-`AbstractWrapper` itself.
+environment on (`AbstractStateless`). `AbstractCarryOver` has a state that decides on the start of
+the next episode. `AbstractReport` is a stateless wrapper that changes only the timesteps.
+Wrappers that change the time step or the range of actions derive from `AbstractWrapper` itself.
 """
 
 import abc
@@ -103,6 +103,29 @@ class AbstractStateful(AbstractWrapper):
 
     def physics(self, state: Any) -> State:
         return self.env.physics(state.inner)
+
+
+class AbstractCarryOver(AbstractStateful):
+    """A wrapper whose last state in an episode decides how the next one starts, such as a
+    curriculum. `AutoReset` passes its options to the next reset."""
+
+    @abc.abstractmethod
+    def next_options(self, key: PRNGKeyArray, state: Any) -> ResetOptions:
+        """Return the options of the next reset, given the last state of an episode."""
+
+
+def next_options(
+    env: AbstractEnv, key: PRNGKeyArray, state: Any
+) -> ResetOptions | None:
+    """Return the options of the next reset, given the last state of an episode; None if no
+    wrapper decides on them."""
+    while isinstance(env, AbstractWrapper):
+        if isinstance(env, AbstractCarryOver):
+            return env.next_options(key, state)
+        if isinstance(env, AbstractStateful):
+            state = state.inner
+        env = env.env
+    return None
 
 
 class AbstractStateless(AbstractWrapper):

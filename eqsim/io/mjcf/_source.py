@@ -340,12 +340,42 @@ def _assets(assets: Mapping[str, bytes | str] | None) -> dict[str, bytes] | None
     return contents
 
 
+def read_spec(source: Any, assets: Mapping[str, bytes | str] | None = None) -> Any:
+    """Read a source as a new `mujoco.MjSpec`, which can be edited.
+
+    **Arguments:** those of `compile_source`, without a `mujoco.MjModel`.
+
+    **Raises:** see `compile_source`.
+    """
+    mujoco = engine()
+    if isinstance(source, mujoco.MjModel):
+        raise TypeError(
+            "A compiled mujoco.MjModel cannot be edited. Pass the path of its file, XML "
+            "text, or a mujoco.MjSpec."
+        )
+    label, shown, build = _reader(source, _assets(assets), mujoco.MjSpec)
+    try:
+        return _build(build)[0]
+    except (ValueError, RuntimeError, mujoco.FatalError) as error:
+        raise ValueError(
+            f"MuJoCo cannot read {label}{shown}. It says:\n{error}\n"
+            "Correct the file at the place named."
+        ) from error
+
+
 def _reader(
-    source: Any, assets: dict[str, bytes] | None
+    source: Any, assets: dict[str, bytes] | None, result: Any = None
 ) -> tuple[str, str, Callable[[], Any]]:
     """Return the name of the source in messages, its representation, and a function
-    that reads it."""
+    that reads it.
+
+    **Arguments:**
+
+    - `result`: `mujoco.MjSpec` to read a description; by default, a compiled
+        `mujoco.MjModel`.
+    """
     mujoco = engine()
+    as_spec = result is mujoco.MjSpec
     if isinstance(source, (mujoco.MjModel, mujoco.MjSpec)):
         kind = type(source).__name__
         if assets is not None:
@@ -354,7 +384,7 @@ def _reader(
                 f"is an {kind}, which has its own assets. Leave `assets` out."
             )
         if isinstance(source, mujoco.MjSpec):
-            return "The MjSpec", "", source.compile
+            return "The MjSpec", "", source.copy if as_spec else source.compile
         # Arrays of the model may be shared with JAX, so copy it.
         return "The MjModel", "", lambda: copy.copy(source)
     if not isinstance(source, (str, os.PathLike)):
@@ -366,7 +396,10 @@ def _reader(
     text = str(source).lstrip("\ufeff \t\r\n")
     if isinstance(source, str) and text.startswith("<"):
         check_expansion("The MJCF text", text, pathlib.Path.cwd(), assets)
-        read = lambda: mujoco.MjModel.from_xml_string(text, assets)
+        if as_spec:
+            read = lambda: mujoco.MjSpec.from_string(text, assets=assets)
+        else:
+            read = lambda: mujoco.MjModel.from_xml_string(text, assets)
         return "The MJCF text", shown, read
     path = pathlib.Path(source).expanduser()
     if not path.is_file():
@@ -376,5 +409,8 @@ def _reader(
             "with '<'."
         )
     check_expansion(path.name, path.read_text("latin-1"), path.parent, assets)
-    read = lambda: mujoco.MjModel.from_xml_path(str(path), assets)
+    if as_spec:
+        read = lambda: mujoco.MjSpec.from_file(str(path), assets=assets)
+    else:
+        read = lambda: mujoco.MjModel.from_xml_path(str(path), assets)
     return path.name, shown, read
