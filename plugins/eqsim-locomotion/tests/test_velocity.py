@@ -12,7 +12,9 @@ import pytest
 from eqsim_locomotion._commands import Commands
 from quadruped import robot
 
+import eqsim
 from eqsim.testing import parametrize_with_checks
+from eqsim_zoo import runs
 
 
 @ft.cache
@@ -243,6 +245,14 @@ def test_unknown_names(what):
     value = ("speed",) if what == "observation" else {"speed": 1.0}
     with pytest.raises(ValueError, match=f"`{what}` names 'speed'. Choose from"):
         loco.VelocityTracking(robot(), **{what: value})
+
+
+def test_presets():
+    """Those of the zoo for legged robots are for environments that exist."""
+    robots = {env for _, env, *_ in runs.presets() if env.endswith("_velocity")}
+    assert robots and robots <= {*eqsim.ENVS.names()}
+    names = {f"{name}_velocity" for name in loco.ROBOTS}
+    assert names == {n for n in eqsim.ENVS.names() if n.endswith("_velocity")}
 
 
 def test_robots_by_name():
