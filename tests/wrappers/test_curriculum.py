@@ -9,6 +9,7 @@ import pytest
 from toys import Rail
 
 import eqsim
+import eqsim.testing
 from eqsim import AbstractTask, load_mjcf
 from eqsim.io import with_height_field
 from eqsim.terrain import Blocks, Flat, Slope, TerrainGrid, with_terrain
@@ -42,8 +43,9 @@ class Sled(AbstractTask):
     frame_skip: int = eqx.field(static=True, default=1)
 
     def initial(self, key):
-        q = jnp.array([0.0, 0.0, 0.5, 1.0, 0.0, 0.0, 0.0])
-        q = q.at[:2].add(0.01 * jr.normal(key, (2,)))
+        dtype = self.sys.dt.dtype
+        q = jnp.array([0.0, 0.0, 0.5, 1.0, 0.0, 0.0, 0.0], dtype)
+        q = q.at[:2].add(0.01 * jr.normal(key, (2,), dtype))
         return self.pipeline.init(self.sys, q)
 
     def observe(self, state, action):
@@ -104,6 +106,11 @@ def test_levels_follow_the_distance():
     assert len({*levels[6].tolist()}) > 1
     start = state.inner.inner.start
     np.testing.assert_allclose(start, state.inner.inner.inner.q[:, :2], atol=1e-12)
+
+
+@pytest.mark.slow
+def test_conformance():
+    eqsim.testing.check_conformance(TerrainCurriculum(ENV, GRID))
 
 
 def test_criterion():
