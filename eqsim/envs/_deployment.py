@@ -49,8 +49,8 @@ class Deployment(NamedTuple):
     - `joints`: joint of each entry of the action, in order.
     - `default_pose`: position of each joint for an action of zero, rad.
     - `action_scale`: change of the target per unit of the action, rad.
-    - `stiffness`: of the joint servos, N m/rad.
-    - `damping`: of the joint servos, N m s/rad.
+    - `stiffness`: gains of the joint servos, N m/rad.
+    - `damping`: velocity gains of the joint servos, N m s/rad.
     - `torque_limit`: largest torque of each joint, N m.
     - `period`: control period, s.
     - `observation`: parts of the observation, in order.

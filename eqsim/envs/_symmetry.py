@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from ..kinematics import forward
-from ..model import System
+from ..model import JointKind, System
 from ..model.arrays import as_array
 
 
@@ -119,12 +119,18 @@ def reflect_joints(
     - `q`: coordinates in which it is symmetric, with x forward.
     - `joints`: names of hinges.
 
-    **Raises:** `ValueError` if the axes of two sides are not mirror images.
+    **Raises:** `ValueError` if a joint is no hinge, or the axes of two sides are not mirror
+    images.
     """
     rot = np.asarray(forward(sys, jnp.asarray(q)).rot)
     axes = {}
     for name in joints:
         joint = sys.joint(name)
+        if sys.joints.kinds[joint.index] is not JointKind.HINGE:
+            raise ValueError(
+                f"The joint {name!r} must be a hinge, got "
+                f"{sys.joints.kinds[joint.index].name}. Leave it out."
+            )
         link = sys.joints.links[joint.index]
         axes[name] = rot[link] @ np.asarray(sys.joints.axis[joint.index])
     index, sign = [], []

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from .._errors import check_count, check_key
 from ..model import System
 from ..model.arrays import as_array
+from ..spatial.clamps import at_least
 from ._kinds import AbstractTerrain
 from .surface import Surface, surface_of
 
@@ -185,7 +186,7 @@ class RandomTerrain(eqx.Module):
             lambda kind=kind: kind(keys[2], hard, shape, cell) for kind in self.kinds
         ]
         terrain = lax.switch(number, branches).astype(dtype)
-        terrain = jnp.maximum(terrain, -0.9 * fields.size[field, 2])
+        terrain = at_least(terrain, -0.9 * fields.size[field, 2])
         first, last = fields.span(field)
         heights = fields.heights.at[first:last].set(terrain.ravel())
         return eqx.tree_at(lambda s: s.height_fields.heights, sys, heights)

@@ -17,7 +17,8 @@ from jaxtyping import Array, Bool, Float
 from .._primitive import patterned
 from ..kinematics import forward
 from ..model import GeomKind, System, validate
-from ..spatial import Mat3, quaternion_matrix
+from ..spatial import clamp, Mat3, quaternion_matrix
+from ..spatial.clamps import at_least
 from ..spatial.rotations import normalize4
 
 
@@ -42,8 +43,8 @@ class Surface(NamedTuple):
     def height(self, x: Any, y: Any) -> Float[Array, "..."]:
         """Interpolate heights; outside of the grid, that of the nearest point of its
         border."""
-        x = jnp.clip(x, -self.half_x, self.half_x)
-        y = jnp.clip(y, -self.half_y, self.half_y)
+        x = clamp(x, -self.half_x, self.half_x)
+        y = clamp(y, -self.half_y, self.half_y)
         along_x = (x + self.half_x) * ((self.columns - 1) / (2.0 * self.half_x))
         along_y = (y + self.half_y) * ((self.rows - 1) / (2.0 * self.half_y))
         column = jnp.clip(jnp.floor(along_x), 0, self.columns - 2)
@@ -201,7 +202,7 @@ def with_terrain(
         sizes = sizes.at[field, :2].set(
             jnp.stack([jnp.asarray(x / 2, dtype) for x in size])
         )
-    base = jnp.maximum(sizes[field, 2], _DEPTH - jnp.min(heights))
+    base = at_least(sizes[field, 2], _DEPTH - jnp.min(heights))
     sizes = sizes.at[field, 2].set(base)
     everything = fields.heights.at[first:last].set(heights.ravel())
     where = lambda s: (s.height_fields.heights, s.height_fields.size)

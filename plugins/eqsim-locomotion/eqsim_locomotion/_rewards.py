@@ -19,10 +19,10 @@ class Motion(NamedTuple):
 
     - `command`: forward and lateral velocity, m/s, and yaw rate, rad/s.
     - `moving`: true if the command is not to stand.
-    - `velocity`, `angular_velocity`: of the root (or its IMU) in its own axes, m/s, rad/s.
+    - `velocity`, `angular_velocity`: velocities of the root in its own axes, m/s, rad/s.
     - `world_velocity`: velocity in world axes, m/s.
     - `gravity`: direction of gravity in the axes of the root.
-    - `height`: height of the root above the ground, m.
+    - `height`: height of the root, m.
     - `deviation`: joint angles minus those of the default pose, rad.
     - `rates`: joint velocities, rad/s.
     - `acceleration`: mean joint acceleration over the control step, rad/s$^2$.
@@ -34,7 +34,7 @@ class Motion(NamedTuple):
     - `landed`: true for feet that touch it for the first time after a swing.
     - `air_time`: time of each foot in the air, s; of a foot that landed, that of the swing.
     - `swing_peak`: largest height of each foot in that time, m.
-    - `foot_height`: heights of the feet above the ground, m.
+    - `foot_height`: heights of the soles, m.
     - `foot_velocity`: velocities of the feet in world axes, m/s.
     - `swing_height`: height of a swing that the task asks for, m.
     - `fallen`: true if the robot has fallen.

@@ -115,7 +115,7 @@ BARKOUR = Robot(
     feet=("foot_front_left", "foot_hind_left", "foot_front_right", "foot_hind_right"),
     stiffness=35.0,
     damping=0.5,
-    pose_weights=_ABDUCTION,
+    pose_weights={"abduction": 1.0, "": 0.3},
 )
 G1 = Robot(
     name="g1",

@@ -18,7 +18,7 @@ from eqsim import (
     System,
     Timestep,
 )
-from eqsim.bridges import check_key
+from eqsim.bridges import check_count, check_key
 from eqsim.envs import (
     check_action,
     Deployment,
@@ -30,7 +30,7 @@ from eqsim.envs import (
 )
 from eqsim.kinematics import forward, forward_velocity
 from eqsim.pipelines import Contacts, Solved
-from eqsim.spatial import multiply, positive_part
+from eqsim.spatial import multiply, positive_part, quaternion_matrix
 
 from ._commands import Commands
 from ._fields import as_array, as_arrays
@@ -135,7 +135,7 @@ class VelocityTracking(AbstractEnv):
     - `noise`: half widths of the uniform noise of parts, before scaling; 0 for others.
     - `weights`: weights of the reward terms, 1/s.
     - `commands`: the commands.
-    - `soft_limit`: soft joint limits as a fraction of the range.
+    - `soft_limit`: length of the soft range of a joint, as a fraction of its range.
 
     **Raises:** `ValueError` if the robot does not have what its description names, or a part
     or a term does not exist.
@@ -162,7 +162,6 @@ class VelocityTracking(AbstractEnv):
     swing_height: Float[Array, ""]
     fallen: Float[Array, ""]
     soft_limit: Float[Array, ""]
-    mirrored: Reflection
 
     def __init__(
         self,
@@ -183,7 +182,10 @@ class VelocityTracking(AbstractEnv):
             robot = ROBOTS[robot]
         self.sys = load_robot(robot) if sys is None else sys
         self.pipeline = Generalized(max_contacts=16) if pipeline is None else pipeline
-        self.frame_skip = round(0.02 / robot.dt) if frame_skip is None else frame_skip
+        self.frame_skip = (
+            max(round(0.02 / robot.dt), 1) if frame_skip is None else frame_skip
+        )
+        check_count("frame_skip", self.frame_skip)
         self.observation = observation
         self.names = find_names(self.sys, robot)
         self.scales, self.noise = as_arrays(scales), as_arrays(noise)
@@ -208,8 +210,6 @@ class VelocityTracking(AbstractEnv):
         self.swing_height = as_array(robot.foot_height)
         self.fallen = as_array(robot.fallen)
         self.soft_limit = as_array(soft_limit)
-        action = reflect_joints(self.sys, self.start, joints)
-        self.mirrored = Reflection(reflected_observation(observation, action), action)
 
     def velocity(self, robot: State) -> Float[Array, "3"]:
         """Return what commands ask for: forward and lateral velocity of the root in its own
@@ -238,8 +238,12 @@ class VelocityTracking(AbstractEnv):
         )
 
     def reflection(self) -> Reflection:
-        """Return the reflection of observations and actions."""
-        return self.mirrored
+        """Return the reflection of observations and actions.
+
+        **Raises:** `ValueError` if the robot is not symmetric.
+        """
+        action = reflect_joints(self.sys, self.start, self.names.joints)
+        return Reflection(reflected_observation(self.observation, action), action)
 
     @property
     def dt(self) -> Float[Array, ""]:
@@ -345,20 +349,9 @@ class VelocityTracking(AbstractEnv):
     def _root(self, robot: State):
         """Return velocity, angular velocity and direction of gravity in the axes of the
         root, and its velocity in the world."""
-        w, x, y, z = robot.q[3:7]
-        rot = jnp.stack(
-            [
-                jnp.stack(
-                    [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)]
-                ),
-                jnp.stack(
-                    [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)]
-                ),
-                jnp.stack(
-                    [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]
-                ),
-            ]
-        )
+        m = quaternion_matrix(tuple(robot.q[3:7]))
+        rows = (m.xx, m.xy, m.xz), (m.yx, m.yy, m.yz), (m.zx, m.zy, m.zz)
+        rot = jnp.stack([jnp.stack(row) for row in rows])
         lin, ang = robot.qd[:3], robot.qd[3:6]
         return lin @ rot, ang, -rot[2], lin
 
@@ -394,8 +387,7 @@ class VelocityTracking(AbstractEnv):
         contact = self._touching(solved.contacts)
         q, qd = jnp.asarray(self.names.q), jnp.asarray(self.names.qd)
         angles, rates = robot.q[q], robot.qd[qd]
-        limits = self.sys.joints.range[jnp.asarray(self.names.places)]
-        low, high = self.soft_limit * limits.T
+        low, high = self._soft_limits()
         air_time = state.air_time + self.dt
         return Motion(
             command=state.command,
@@ -416,12 +408,23 @@ class VelocityTracking(AbstractEnv):
             contact=contact,
             landed=contact & ~state.contact,
             air_time=air_time,
-            swing_peak=jnp.maximum(state.swing_peak, places[:, 2]),
+            # The larger one, with a derivative where they are equal.
+            swing_peak=state.swing_peak
+            + positive_part(places[:, 2] - state.swing_peak),
             foot_height=places[:, 2],
             foot_velocity=velocities,
             swing_height=self.swing_height,
             fallen=gravity[2] > -jnp.cos(self.fallen),
         )
+
+    def _soft_limits(self) -> tuple[Float[Array, " nu"], Float[Array, " nu"]]:
+        """Return lower and upper soft limits of the joints, rad; infinite without limits."""
+        places, joints = self.names.places, self.sys.joints
+        low, high = joints.range[jnp.asarray(places)].T
+        middle, half = 0.5 * (low + high), 0.5 * self.soft_limit * (high - low)
+        limited = jnp.asarray([joints.limited[k] for k in places])
+        half = jnp.where(limited, half, jnp.inf)
+        return middle - half, middle + half
 
     def _parts(self, state: VelocityState, velocity, rate, gravity):
         """Return all parts of the observation by name."""

@@ -36,7 +36,7 @@ def scene() -> str:
     )
     return f"""
 <mujoco>
-  <compiler autolimits="true"/>
+  <compiler autolimits="true" angle="radian"/>
   <default><joint damping="0.5" armature="0.01"/><geom condim="3"/></default>
   <worldbody>
     <geom name="floor" type="plane" size="0 0 0.05"/>

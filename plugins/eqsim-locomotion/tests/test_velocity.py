@@ -1,5 +1,6 @@
 """The task of following commands: laws of its rewards, observations and steps."""
 
+import dataclasses
 import functools as ft
 
 import eqsim_locomotion as loco
@@ -245,6 +246,26 @@ def test_unknown_names(what):
     value = ("speed",) if what == "observation" else {"speed": 1.0}
     with pytest.raises(ValueError, match=f"`{what}` names 'speed'. Choose from"):
         loco.VelocityTracking(robot(), **{what: value})
+
+
+def test_soft_limits():
+    """About the middle of the range, and none for joints without limits."""
+    env = noisy()
+    low, high = (np.asarray(x) for x in env._soft_limits())
+    np.testing.assert_allclose(high, 0.95 * np.array([0.8, 1.5] * 4), rtol=1e-6)
+    np.testing.assert_allclose(low, -high, rtol=1e-6)
+    moved = env.sys.joints.range + jnp.array([[2.0, 2.0]])
+    moved = eqx.tree_at(lambda e: e.sys.joints.range, env, moved)
+    np.testing.assert_allclose(moved._soft_limits()[1], 2.0 + high, rtol=1e-6)
+    joints = env.sys.joints
+    free = dataclasses.replace(joints, limited=(False,) * len(joints.limited))
+    free = eqx.tree_at(lambda e: e.sys.joints, env, free)
+    assert np.all(np.isinf(np.stack(free._soft_limits())))
+
+
+def test_a_control_step_has_time_steps():
+    with pytest.raises(ValueError, match="`frame_skip`"):
+        loco.VelocityTracking(robot(), frame_skip=0)
 
 
 def test_presets():

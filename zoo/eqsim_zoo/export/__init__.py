@@ -6,7 +6,7 @@ PyTorch. Files in reading order:
 - `_graphs`: the policy as a graph, by tracing `agent.act`, and the graph of an ONNX model;
 - `_primitives`: the table of primitives, how each is written in the three formats;
 - `_formats`: the writers of the formats;
-- `policy_files`: what is written beside a policy, such as the deployment of its task;
+- `policy_files`: the metadata of a policy, such as the deployment of its task;
   `export_policy`; and `OnnxPolicy`, which runs a file by ONNX Runtime;
 - `mujoco_replay`: a robot in MuJoCo C that is driven and observed as a deployment says, and
   `replay`.

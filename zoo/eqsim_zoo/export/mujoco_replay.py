@@ -50,7 +50,7 @@ class MujocoRobot:
     **Arguments:**
 
     - `file`: MJCF file of the scene.
-    - `deployment`: what the policy was trained with.
+    - `deployment`: the deployment of the task of the policy.
     - `servo`: servos of the joints.
     - `gait`: frequency of the gait phases, Hz; needed if the policy observes `phase`.
 

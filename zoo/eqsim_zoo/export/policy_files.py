@@ -35,9 +35,8 @@ class PolicyMetadata(NamedTuple):
     - `env`, `agent`: names of environment and agent.
     - `start`: memory at the start of an episode, by name of the input; empty for policies
         without memory.
-    - `deployment`: what a controller needs to know; None if the environment cannot be
-        deployed.
-    - `reason`: why it cannot.
+    - `deployment`: the deployment of the task; None if there is none.
+    - `reason`: the reason why there is none.
     """
 
     version: str
