@@ -126,7 +126,7 @@ def reflect_joints(
     axes = {}
     for name in joints:
         joint = sys.joint(name)
-        if sys.joints.kinds[joint.index] is not JointKind.HINGE:
+        if sys.joints.kinds[joint.index] is not JointKind.REVOLUTE:
             raise ValueError(
                 f"The joint {name!r} must be a hinge, got "
                 f"{sys.joints.kinds[joint.index].name}. Leave it out."
