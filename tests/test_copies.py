@@ -12,10 +12,11 @@ import jax.tree_util as jtu
 import numpy as np
 import pytest
 from copying import assert_copied, assert_same, COPIES
-from toys import push, Rail
+from toys import push, Rail, sled
 
 import eqsim
 from eqsim import randomize, wrappers
+from eqsim.terrain import Flat, TerrainGrid
 from eqsim.wrappers import (
     AutoReset,
     DomainRandomization,
@@ -88,10 +89,12 @@ WRAPPERS = {
         AutoReset(TimeLimit(NoisyObservation(wrappers.DelayAction(env, 1), 0.1), 3))
     ),
 }
-# They need contacts or an OpenGL context: only their structure is compared.
+FLAT = TerrainGrid((Flat(),), levels=2, points=5, cell=1.0)
+# They need contacts, a terrain or an OpenGL context: only their structure is compared.
 UNSTEPPED = {
     "FeetContact": skills.hopper_uni,
     "Pixels": lambda: wrappers.Pixels(Rail(), 8, 8),
+    "TerrainCurriculum": lambda: wrappers.TerrainCurriculum(sled(FLAT), FLAT),
 }
 
 

@@ -1,4 +1,4 @@
-"""An environment that compiles at once, and whose course is known: masses on rails."""
+"""Environments that compile at once, and whose course is known: masses on rails, a sled."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -6,7 +6,9 @@ import jax.random as jr
 import numpy as np
 
 import eqsim
-from eqsim import AbstractPipeline, AbstractTask, State, System
+from eqsim import AbstractPipeline, AbstractTask, load_mjcf, State, System
+from eqsim.io import with_height_field
+from eqsim.terrain import with_terrain
 
 
 def rails(n: int = 2, limited: bool = True, motors: int | None = None) -> System:
@@ -94,3 +96,40 @@ def steps(env, state, actions):
         state, timestep = env.step(state, jnp.asarray(action))
         out.append(timestep)
     return state, out
+
+
+SLED = """
+<mujoco><option gravity="0 0 0" timestep="0.05"/><worldbody>
+  <geom name="floor" type="plane" size="0 0 1" {place} contype="0" conaffinity="0"/>
+  <body name="sled"><freejoint/><geom size=".1" mass="1" contype="0" conaffinity="0"/>
+  </body></worldbody><actuator><motor joint="j" gear="1 0 0 0 0 0"/></actuator></mujoco>
+""".replace("<freejoint/>", '<joint name="j" type="free"/>')
+
+
+class Sled(AbstractTask):
+    """A body without gravity, pushed along x."""
+
+    sys: eqsim.System
+    pipeline: eqsim.AbstractPipeline = eqsim.Generalized()
+    frame_skip: int = eqx.field(static=True, default=1)
+
+    def initial(self, key):
+        dtype = self.sys.dt.dtype
+        q = jnp.array([0.0, 0.0, 0.5, 1.0, 0.0, 0.0, 0.0], dtype)
+        q = q.at[:2].add(0.01 * jr.normal(key, (2,), dtype))
+        return self.pipeline.init(self.sys, q)
+
+    def observe(self, state, action):
+        return state.q
+
+    def rewards(self, state, action, new):
+        return {"x": new.q[0]}
+
+    def terminated(self, state):
+        return jnp.zeros((), bool)
+
+
+def sled(grid, place=""):
+    """A `Sled` above the terrain of `grid`."""
+    spec = with_height_field(SLED.format(place=place), *grid.shape, (10.0, 10.0))
+    return Sled(with_terrain(load_mjcf(spec), grid.heights(jr.key(0)), grid.size))

@@ -6,13 +6,11 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from toys import Rail
+from toys import Rail, sled
 
 import eqsim
 import eqsim.testing
-from eqsim import AbstractTask, load_mjcf
-from eqsim.io import with_height_field
-from eqsim.terrain import Blocks, Flat, Slope, TerrainGrid, with_terrain
+from eqsim.terrain import Blocks, Flat, Slope, TerrainGrid
 from eqsim.wrappers import (
     AutoReset,
     DomainRandomization,
@@ -27,48 +25,12 @@ from eqsim.wrappers import (
 GRID = TerrainGrid(
     (Flat(), Slope(0.3), Blocks()), levels=4, points=21, cell=0.2, border=2
 )
-SLED = """
-<mujoco><option gravity="0 0 0" timestep="0.05"/><worldbody>
-  <geom name="floor" type="plane" size="0 0 1" {place} contype="0" conaffinity="0"/>
-  <body name="sled"><freejoint/><geom size=".1" mass="1" contype="0" conaffinity="0"/>
-  </body></worldbody><actuator><motor joint="j" gear="1 0 0 0 0 0"/></actuator></mujoco>
-""".replace("<freejoint/>", '<joint name="j" type="free"/>')
-
-
-class Sled(AbstractTask):
-    """A body without gravity, pushed along x."""
-
-    sys: eqsim.System
-    pipeline: eqsim.AbstractPipeline = eqsim.Generalized()
-    frame_skip: int = eqx.field(static=True, default=1)
-
-    def initial(self, key):
-        dtype = self.sys.dt.dtype
-        q = jnp.array([0.0, 0.0, 0.5, 1.0, 0.0, 0.0, 0.0], dtype)
-        q = q.at[:2].add(0.01 * jr.normal(key, (2,), dtype))
-        return self.pipeline.init(self.sys, q)
-
-    def observe(self, state, action):
-        return state.q
-
-    def rewards(self, state, action, new):
-        return {"x": new.q[0]}
-
-    def terminated(self, state):
-        return jnp.zeros((), bool)
-
-
-def sled(place=""):
-    spec = with_height_field(SLED.format(place=place), *GRID.shape, (10.0, 10.0))
-    return Sled(with_terrain(load_mjcf(spec), GRID.heights(jr.key(0)), GRID.size))
-
-
-ENV = sled()
+ENV = sled(GRID)
 
 
 def test_starts_on_a_patch():
     """In its middle, as high above the ground as without terrain."""
-    for env in (ENV, sled('pos="1 2 .5" quat="1 0 0 1"')):
+    for env in (ENV, sled(GRID, 'pos="1 2 .5" quat="1 0 0 1"')):
         sys, moved = env.sys, TerrainCurriculum(env, GRID, first_level=3)
         keys = jr.split(jr.key(0), 32)
         state, timestep = jax.jit(jax.vmap(moved.reset))(keys)
