@@ -445,22 +445,30 @@ def _equation(eqn, program: Callable):
         given = [jax.ShapeDtypeStruct(*entry) for entry in shapes]
         (new,) = jax.make_jaxpr(jax.jit(inner))(*given).jaxpr.eqns
         return eqn.replace(primitive=new.primitive, params=new.params)
-    params = {k: _parameter(v, program) for k, v in eqn.params.items()}
-    same = all(params[k] is v for k, v in eqn.params.items())
-    return eqn if same else eqn.replace(params=params)
+    new = {k: _inside(v, program) for k, v in eqn.params.items() if _has_programs(v)}
+    same = all(eqn.params[k] is v for k, v in new.items())
+    return eqn if same else eqn.replace(params=eqn.params | new)
 
 
-def _parameter(value, program: Callable):
+_PROGRAMS = Jaxpr, ClosedJaxpr
+
+
+def _has_programs(value) -> bool:
+    """Return whether a parameter of an equation is a program, or several as the branches
+    of `lax.cond`; most are numbers."""
+    several = isinstance(value, tuple) and value and isinstance(value[0], _PROGRAMS)
+    return bool(several) or isinstance(value, _PROGRAMS)
+
+
+def _inside(value, program: Callable):
     if isinstance(value, Jaxpr):
         return _expanded(value, program)
     if isinstance(value, ClosedJaxpr):
         inner = _expanded(value.jaxpr, program)
         return value if inner is value.jaxpr else ClosedJaxpr(inner, value.consts)
-    if isinstance(value, tuple):
-        new = tuple(_parameter(x, program) for x in value)
-        same = all(x is y for x, y in zip(new, value, strict=True))
-        return value if same else new
-    return value
+    new = tuple(_inside(x, program) for x in value)
+    same = all(x is y for x, y in zip(new, value, strict=True))
+    return value if same else new
 
 
 _LARGEST_BATCH = 32

@@ -25,12 +25,12 @@ def test_the_tests_run_with_checks():
 
 
 def test_all_modules_are_checked(pytestconfig):
-    """All but the kernel compiler, which takes no arrays."""
+    """All but the kernel compiler and what hands it programs, which take no arrays."""
     checked = pytestconfig.getoption("--jaxtyping-packages").split(",")
     modules = {
         f"eqsim.{module.name}" for module in pkgutil.iter_modules(eqsim.__path__)
     }
-    assert modules - set(checked) == {"eqsim._kernels"}
+    assert modules - set(checked) == {"eqsim._kernels", "eqsim._batching"}
 
 
 @pytest.mark.parametrize("value, rejected", (("1", True), ("0", False), (None, False)))
