@@ -149,8 +149,60 @@ T1 = Robot(
     action_scale=0.4,
     pose_weights=_LEGS,
 )
+H1 = Robot(
+    name="h1",
+    file="unitree_h1/scene.xml",
+    root="pelvis",
+    feet=("left_ankle_link", "right_ankle_link"),
+    stiffness={"knee": 200.0, "ankle": 40.0, "torso": 300.0, "hip": 150.0, "": 100.0},
+    damping={"knee": 4.0, "torso": 6.0, "": 2.0},
+    action_scale=0.4,
+    pose_weights=_LEGS,
+)
+APOLLO = Robot(
+    name="apollo",
+    file="apptronik_apollo/scene.xml",
+    root="base_link",
+    feet=("collision_l_sole", "collision_r_sole"),
+    keyframe="stand",
+    action_scale=0.4,
+    pose_weights={"knee": 0.2, "hip_fe": 0.4, "ankle": 0.4, "neck": 0.0, "": 1.0},
+)
+BERKELEY = Robot(
+    name="berkeley_humanoid",
+    file="berkeley_humanoid/scene.xml",
+    root="torso",
+    feet=("LL_FOOT", "LR_FOOT"),
+    stiffness={"HR": 20.0, "HAA": 20.0, "HFE": 20.0, "KFE": 20.0, "": 5.0},
+    damping={"HR": 1.5, "HAA": 1.5, "HFE": 1.5, "KFE": 1.5, "": 0.3},
+    action_scale=0.4,
+    pose_weights=_LEGS,
+)
+OP3 = Robot(
+    name="op3",
+    file="robotis_op3/scene.xml",
+    root="body_link",
+    feet=("l_ank_roll_link", "r_ank_roll_link"),
+    keyframe="",
+    pose={
+        "l_hip_pitch": -0.4,
+        "r_hip_pitch": 0.4,
+        "l_knee": 0.8,
+        "r_knee": -0.8,
+        "l_ank_pitch": 0.4,
+        "r_ank_pitch": -0.4,
+        "": 0.0,
+    },
+    height=0.262,
+    pose_weights={"knee": 0.2, "pitch": 0.4, "head": 0.0, "": 1.0},
+    foot_height=0.04,
+)
 ROBOTS = {
-    robot.name: robot for robot in (GO1, GO2, A1, ANYMAL_C, SPOT, BARKOUR, G1, T1)
+    robot.name: robot
+    for robot in (
+        *(GO1, GO2, A1, ANYMAL_C, SPOT, BARKOUR),
+        *(G1, H1, T1, APOLLO, BERKELEY, OP3),
+    )
 }
 """Robots by name."""
 

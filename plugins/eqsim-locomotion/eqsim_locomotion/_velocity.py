@@ -1,6 +1,6 @@
 """The task of following velocity commands, for any legged robot."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -29,6 +29,7 @@ from eqsim.envs import (
     SignedPermutation,
 )
 from eqsim.kinematics import forward, forward_velocity
+from eqsim.model import GeomKind
 from eqsim.pipelines import Contacts, Solved
 from eqsim.spatial import multiply, positive_part, quaternion_matrix
 
@@ -363,7 +364,7 @@ class VelocityTracking(AbstractEnv):
         for link, is_site, index in self.names.feet:
             place = (self.sys.sites if is_site else self.sys.geoms).pos[index]
             arm = poses.rot[link] @ place
-            sole = 0.0 if is_site else self.sys.geoms.size[index, 0]
+            sole = 0.0 if is_site else _depth(self.sys.geoms, index, poses.rot[link])
             pos.append((poses.pos[link] + arm).at[2].add(-sole))
             vel.append(rates.lin[link] + jnp.cross(rates.ang[link], arm))
         return jnp.stack(pos), jnp.stack(vel)
@@ -488,41 +489,40 @@ def reflected_observation(
     return SignedPermutation.join(maps)
 
 
-def go1_velocity(**options: Any) -> VelocityTracking:
-    """Create `VelocityTracking` of the robot `go1`. **Arguments:** its options."""
-    return VelocityTracking("go1", **options)
+def _depth(geoms: Any, index: int, rot: Float[Array, "3 3"]) -> Float[Array, ""]:
+    """Return how far a shape reaches below its center, m, by the rotation of its link."""
+    kind, size = geoms.kinds[index], geoms.size[index]
+    m = quaternion_matrix(tuple(geoms.quat[index]))
+    columns = (m.xx, m.yx, m.zx), (m.xy, m.yy, m.zy), (m.xz, m.yz, m.zz)
+    # Vertical components of the axes of the shape.
+    up = jnp.abs(jnp.stack([rot[2] @ jnp.stack(column) for column in columns]))
+    if kind is GeomKind.BOX:
+        return up @ size
+    return size[0] + up[2] * size[1] if kind is GeomKind.CAPSULE else size[0]
 
 
-def go2_velocity(**options: Any) -> VelocityTracking:
-    """Create `VelocityTracking` of the robot `go2`. **Arguments:** its options."""
-    return VelocityTracking("go2", **options)
+def _named(name: str) -> Callable[..., VelocityTracking]:
+    """Return the function that an entry point of a robot names."""
+
+    def create(**options: Any) -> VelocityTracking:
+        return VelocityTracking(name, **options)
+
+    create.__name__ = create.__qualname__ = f"{name}_velocity"
+    create.__doc__ = (
+        f"Create `VelocityTracking` of the robot `{name}`. **Arguments:** its options."
+    )
+    return create
 
 
-def a1_velocity(**options: Any) -> VelocityTracking:
-    """Create `VelocityTracking` of the robot `a1`. **Arguments:** its options."""
-    return VelocityTracking("a1", **options)
-
-
-def anymal_c_velocity(**options: Any) -> VelocityTracking:
-    """Create `VelocityTracking` of the robot `anymal_c`. **Arguments:** its options."""
-    return VelocityTracking("anymal_c", **options)
-
-
-def spot_velocity(**options: Any) -> VelocityTracking:
-    """Create `VelocityTracking` of the robot `spot`. **Arguments:** its options."""
-    return VelocityTracking("spot", **options)
-
-
-def barkour_velocity(**options: Any) -> VelocityTracking:
-    """Create `VelocityTracking` of the robot `barkour`. **Arguments:** its options."""
-    return VelocityTracking("barkour", **options)
-
-
-def g1_velocity(**options: Any) -> VelocityTracking:
-    """Create `VelocityTracking` of the robot `g1`. **Arguments:** its options."""
-    return VelocityTracking("g1", **options)
-
-
-def t1_velocity(**options: Any) -> VelocityTracking:
-    """Create `VelocityTracking` of the robot `t1`. **Arguments:** its options."""
-    return VelocityTracking("t1", **options)
+a1_velocity = _named("a1")
+anymal_c_velocity = _named("anymal_c")
+apollo_velocity = _named("apollo")
+barkour_velocity = _named("barkour")
+berkeley_humanoid_velocity = _named("berkeley_humanoid")
+g1_velocity = _named("g1")
+go1_velocity = _named("go1")
+go2_velocity = _named("go2")
+h1_velocity = _named("h1")
+op3_velocity = _named("op3")
+spot_velocity = _named("spot")
+t1_velocity = _named("t1")

@@ -1,10 +1,17 @@
 """Descriptions of robots, and what is loaded by them."""
 
+import itertools
+
 import eqsim_locomotion as loco
+import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
+from eqsim_locomotion._velocity import _depth
 from quadruped import file, robot, SIDES
+from scipy.spatial.transform import Rotation
+
+import eqsim
 
 
 JOINTS = tuple(f"{side}_{part}" for side in SIDES for part in ("abduction", "knee"))
@@ -90,3 +97,21 @@ def test_feet_by_links_and_sites():
         state = env.pipeline.init(env.sys, env.start)
         heights.append(np.asarray(env._feet(state)[0][:, 2]))
     np.testing.assert_allclose(heights, 0.0, atol=1e-6)
+
+
+def test_soles_of_tilted_shapes():
+    """The lowest corner of a box, and the lowest point of the ends of a capsule."""
+    shape = '<geom type="{}" size="{}" quat=".8 .1 -.5 .3"/>'
+    shapes = ("box", ".3 .2 .1"), ("capsule", ".1 .3"), ("sphere", ".2")
+    bodies = "".join(f"<body>{shape.format(*each)}</body>" for each in shapes)
+    sys = eqsim.load_mjcf(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>")
+    rotation = Rotation.from_quat([0.4, -0.3, 0.2, 0.8])
+    own = Rotation.from_quat(np.asarray(sys.geoms.quat)[:, [1, 2, 3, 0]])
+    rot = jnp.asarray(rotation.as_matrix(), sys.dt.dtype)
+    box, capsule, sphere = (_depth(sys.geoms, k, rot) for k in range(3))
+    corners = np.array(list(itertools.product((-0.3, 0.3), (-0.2, 0.2), (-0.1, 0.1))))
+    lowest = (rotation * own[0]).apply(corners)[:, 2].min()
+    np.testing.assert_allclose(box, -lowest, rtol=1e-5)
+    ends = (rotation * own[1]).apply([[0.0, 0.0, -0.3], [0.0, 0.0, 0.3]])[:, 2]
+    np.testing.assert_allclose(capsule, 0.1 - ends.min(), rtol=1e-5)
+    np.testing.assert_allclose(sphere, 0.2, rtol=1e-6)
