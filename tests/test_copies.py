@@ -36,7 +36,7 @@ def _built_in(registry):
 
 
 @pytest.mark.parametrize("name", _built_in(eqsim.ENVS))
-@pytest.mark.quick_cases("inverted_pendulum", "hopper_uni", "ant")
+@pytest.mark.quick_cases("inverted_pendulum", "hopper_uni")
 def test_environments(name):
     env = eqsim.make(name)
     assert_copied(env)

@@ -243,7 +243,6 @@ def meshes_of(pair):
     "capsule-mesh-0.0",
     "plane-mesh-0.0",
     "capsule-cylinder-0.0",
-    "cylinder-box-0.05",
 )
 def test_points(pair, margin):
     for meshes in meshes_of(pair):

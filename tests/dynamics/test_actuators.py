@@ -81,7 +81,7 @@ def test_random_robots(seed):
 # Forces do not depend on the integrator. `test_actuator_gradients.py` has all files.
 @pytest.mark.parametrize("integrator", ("Euler", "RK4"))
 @pytest.mark.parametrize("name", actuators.FILES)
-@pytest.mark.quick_cases("muscles-Euler", "dc_motors-RK4", "pids-RK4")
+@pytest.mark.quick_cases("muscles-Euler", "pids-RK4")
 def test_every_kind(name, integrator):
     text = actuators.text(name, integrator)
     model, sys = mujoco.MjModel.from_xml_string(text), load_mjcf(text)

@@ -24,7 +24,7 @@ def compare(model, name):
 
 
 @pytest.mark.parametrize("name", systems.NAMES)
-@pytest.mark.quick_cases("forest", "floating")
+@pytest.mark.quick_cases("floating")
 def test_random_systems(name):
     compare(reference.random_model(name), name)
 

@@ -72,6 +72,7 @@ def _coverage(seeds) -> tuple[np.ndarray, np.ndarray]:
     return np.array(held), np.array(errors)
 
 
+@pytest.mark.slow  # Many fits.
 def test_intervals_hold_the_truth():
     """Six hidden robots with four parameters each."""
     held, errors = _coverage(range(1000, 1006))

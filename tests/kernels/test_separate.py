@@ -129,6 +129,7 @@ def functions(place) -> list:
     return sorted(place.glob("eqsim_f*"))
 
 
+@pytest.mark.slow  # `test_store.py` shares code between processes.
 def test_robots_share_code(place, getkey):
     rollout(robot("box"), getkey())
     own = functions(place)
@@ -137,6 +138,7 @@ def test_robots_share_code(place, getkey):
     assert functions(place) == own
 
 
+@pytest.mark.slow  # Compiles a robot twice; `test_store.py` damages files.
 def test_damaged_code_is_compiled_again(place, getkey, monkeypatch):
     key = getkey()
     first = rollout(robot("box"), key)

@@ -20,7 +20,7 @@ def compare(model, name):
 
 
 @pytest.mark.parametrize("name", systems.NAMES)
-@pytest.mark.quick_cases("forest", "floating")
+@pytest.mark.quick_cases("forest")
 def test_random_systems(name):
     compare(reference.random_model(name), name)
 

@@ -282,6 +282,7 @@ def test_batches_and_tracing(seed, nlink):
     assert set(one.reasons) == set(fleet.reasons)
 
 
+@pytest.mark.slow  # `test_a_flag_that_is_off_is_the_reason` is the quick half.
 def test_switching_a_flag_on_makes_it_active():
     sys = random_system(3, 3, num_roots=1, with_friction=False, with_fluid=False)
     joints = dataclasses.replace(sys.joints, has_friction=(True,) * sys.nv)

@@ -64,6 +64,7 @@ def test_a_robot_without_sensors_measures_nothing():
     assert pipeline.sensors(sys, pipeline.init(sys), jnp.zeros(0)) == {}
 
 
+@pytest.mark.slow  # Speed, not values.
 def test_the_solver_runs_only_for_sensors_that_need_it():
     pipeline = Generalized()
 

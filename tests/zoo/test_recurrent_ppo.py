@@ -201,6 +201,7 @@ def trained():
     return state
 
 
+@pytest.mark.slow  # Learning.
 def test_remembers_a_cue(trained):
     """Without memory, no policy has a mean return above 1 - 0.8^2 = 0.36, also this one
     without its own. Evaluation carries the memory."""

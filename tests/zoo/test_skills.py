@@ -104,6 +104,7 @@ def test_policy_does_not_see_the_descriptor():
     assert jnp.array_equal(other[6:], jnp.eye(5)[0])
 
 
+@pytest.mark.slow  # `test_observations.py` tests running statistics.
 def test_statistics():
     """Of what was observed, of descriptors and of their changes, over all steps."""
     agent, prior = AGENTS["dads, continuum"]

@@ -103,6 +103,7 @@ def test_members_learn_as_by_themselves(tmp_path):
             np.testing.assert_allclose(one.returns[0], returns, rtol=1e-9)
 
 
+@pytest.mark.slow  # `test_copies.py` runs pools inside of wrappers.
 def test_a_pool_with_wrappers_outside():
     """The pools of several seeds are found behind wrappers that draw in every episode."""
     env = eqsim.wrappers.NoisyObservation(Rail(), noise=0.1)
@@ -252,6 +253,7 @@ NAN_AGENTS = {
 
 @pytest.mark.parametrize("agent", NAN_AGENTS.values(), ids=NAN_AGENTS)
 @pytest.mark.quick_cases("sac")
+@pytest.mark.slow  # `test_nan_rewards_end_the_run` is quicker.
 def test_rare_nan_rewards_are_reported(agent, tmp_path):
     """A run goes on, with a warning at the first one, for any number of turns."""
     env, ends = RareNaN(probes.point_mass(), 0.02), []

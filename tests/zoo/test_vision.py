@@ -214,7 +214,7 @@ def test_spatial_embeddings(getkey):
 
 
 @each_network
-@pytest.mark.quick_cases("softmax", "impala")
+@pytest.mark.quick_cases("softmax")
 def test_encoder_is_equinox(name, getkey):
     """Images have values from -0.5 to 0.5, whether they are bytes or from 0 to 1; and
     `vmap` in single precision, the default, gives the same."""

@@ -73,6 +73,7 @@ PARTS = {
 }
 
 
+@pytest.mark.slow  # `test_work_is_linear` counts the work.
 def test_one_hundred_humanoids():
     """Copies have the numbers of the original, and touch each other. The compiled model
     gives the same robot."""
@@ -119,6 +120,7 @@ def instructions(function):
 
 
 @pytest.mark.parametrize("part", PARTS)
+@pytest.mark.quick_cases("slides", "meshes")
 def test_work_is_linear(part):
     """Twice as many elements take twice as many instructions."""
     models = [

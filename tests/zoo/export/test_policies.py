@@ -204,12 +204,9 @@ def largest_difference(agent, state, env, path, format):
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.quick_cases(
     "ppo",
-    "ppo, levels",
     "ppo, asymmetric",
-    "sac, parts",
     "td3",
     "recurrent_ppo, parts",
-    "impala",
 )
 def test_acts_as_the_agent(case, tmp_path, getkey):
     agent, env = CASES[case]

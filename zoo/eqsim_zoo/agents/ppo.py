@@ -149,7 +149,7 @@ class AbstractProximalAgent(AbstractOnlineAgent):
         """Take one gradient step for each of `pieces`, along the first axis, on
         `loss(networks, piece)`, with the metric `kl`; and adapt the learning rate.
 
-        **Returns:** the learner, the new factor of the learning rate, mean metrics.
+        **Returns:** the learner, the new `pace`, mean metrics and `pace`.
         """
 
         def step(carry, piece):
@@ -162,7 +162,7 @@ class AbstractProximalAgent(AbstractOnlineAgent):
             return (learner, adapted_pace(pace, metrics["kl"], self.target_kl)), metrics
 
         (learner, pace), metrics = lax.scan(step, (learner, pace), pieces)
-        return learner, pace, mean_metrics(metrics)
+        return learner, pace, mean_metrics(metrics) | {"pace": pace}
 
 
 class PPOState(eqx.Module):
@@ -340,7 +340,7 @@ class PPO(AbstractProximalAgent):
         are left over differ between passes.
 
         **Returns:** the new state; means of the losses, of `entropy`, and of `kl`, an
-        estimate of the divergence from the old policy.
+        estimate of the divergence from the old policy; `pace`, see `adapted_pace`.
 
         **Raises:** `ValueError` if there are fewer rows than minibatches.
         """
