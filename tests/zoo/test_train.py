@@ -253,7 +253,6 @@ NAN_AGENTS = {
 
 @pytest.mark.parametrize("agent", NAN_AGENTS.values(), ids=NAN_AGENTS)
 @pytest.mark.quick_cases("sac")
-@pytest.mark.slow  # `test_nan_rewards_end_the_run` is quicker.
 def test_rare_nan_rewards_are_reported(agent, tmp_path):
     """A run goes on, with a warning at the first one, for any number of turns."""
     env, ends = RareNaN(probes.point_mass(), 0.02), []
