@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from eqsim.spatial import safe_sqrt
+from eqsim.spatial.clamps import at_most
 
 
 class Motion(NamedTuple):
@@ -80,6 +81,18 @@ def track_yaw_rate(now: Motion) -> Float[Array, ""]:
     return jnp.exp(-((now.command[2] - now.angular_velocity[2]) ** 2) / _WIDTH)
 
 
+def progress(now: Motion) -> Float[Array, ""]:
+    r"""$\min(c_{xy} \cdot v_{xy} / |c_{xy}|,\; |c_{xy}|)$, the velocity along the commanded
+    direction, m/s; 0 without one.
+
+    Its slope does not vanish far from the command, where that of `track_velocity` does
+    (Cheng et al., *Extreme parkour with legged robots*, 2023).
+    """
+    speed = safe_sqrt(jnp.sum(now.command[:2] ** 2))
+    along = jnp.sum(now.command[:2] * now.velocity[:2])
+    return at_most(along / jnp.where(speed > 0.0, speed, 1.0), speed)
+
+
 def vertical_velocity(now: Motion) -> Float[Array, ""]:
     """$v_z^2$ in the world."""
     return now.world_velocity[2] ** 2
@@ -141,10 +154,10 @@ def action_rate(now: Motion) -> Float[Array, ""]:
 
 
 def air_time(now: Motion) -> Float[Array, ""]:
-    r"""$\sum_i f_i (t_i - 0.5)$ over feet that land ($f_i$ = 1) after $t_i$ seconds, if the
-    command is to move."""
-    gain = jnp.where(now.landed & now.moving, now.air_time - 0.5, 0.0)
-    return jnp.sum(gain)
+    r"""$\sum_i f_i (\min(t_i, 0.5) - 0.1)$ over feet that land ($f_i$ = 1) after $t_i$
+    seconds, if the command is to move."""
+    gain = at_most(now.air_time, 0.5) - 0.1
+    return jnp.sum(jnp.where(now.landed & now.moving, gain, 0.0))
 
 
 def slip(now: Motion) -> Float[Array, ""]:
@@ -178,7 +191,14 @@ TERMS: Mapping[str, Term] = MappingProxyType(
     {
         term.__name__: term
         for term in (
-            *(track_velocity, track_yaw_rate, vertical_velocity, tilt_rate, tilt),
+            *(
+                track_velocity,
+                track_yaw_rate,
+                progress,
+                vertical_velocity,
+                tilt_rate,
+                tilt,
+            ),
             *(alive, fallen, pose, stand_still, joint_limits, torques, energy),
             *(joint_acceleration, action_rate, air_time, slip, clearance),
             *(swing_height, hop),

@@ -50,6 +50,7 @@ from ._robots import (
 WEIGHTS = {
     "track_velocity": 1.5,
     "track_yaw_rate": 0.75,
+    "progress": 1.5,
     "vertical_velocity": -1.0,
     "tilt_rate": -0.05,
     "tilt": -2.5,
@@ -57,11 +58,11 @@ WEIGHTS = {
     "torques": -1e-4,
     "joint_acceleration": -1e-7,
     "action_rate": -0.01,
-    "air_time": 0.25,
+    "air_time": 0.5,
     "slip": -0.05,
     "joint_limits": -1.0,
     "stand_still": -0.2,
-    "fallen": -100.0,
+    "fallen": -300.0,
 }
 """Default weights of the reward terms of `VelocityTracking`, per second."""
 

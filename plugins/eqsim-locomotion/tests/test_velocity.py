@@ -73,6 +73,7 @@ def test_terms_are_their_equations(getkey):
     m = loco.Motion(*(np.asarray(x) for x in now))
     speed2 = (m.foot_velocity[:, :2] ** 2).sum(axis=1)
     off = m.command[:2] - m.velocity[:2]
+    speed = np.linalg.norm(m.command[:2])
     expected = {
         "track_velocity": np.exp(-(off @ off) / 0.25),
         "track_yaw_rate": np.exp(-4.0 * (m.command[2] - m.angular_velocity[2]) ** 2),
@@ -88,7 +89,8 @@ def test_terms_are_their_equations(getkey):
         "energy": np.abs(m.rates * m.torque).sum(),
         "joint_acceleration": m.acceleration @ m.acceleration,
         "action_rate": ((m.action - m.last_action) ** 2).sum(),
-        "air_time": (m.air_time - 0.5)[m.landed].sum(),
+        "air_time": (np.minimum(m.air_time, 0.5) - 0.1)[m.landed].sum(),
+        "progress": min(m.command[:2] @ m.velocity[:2] / speed, speed),
         "slip": speed2[m.contact].sum(),
         "clearance": (np.abs(m.foot_height - 0.1) * speed2**0.25).sum(),
         "swing_height": ((m.swing_peak / 0.1 - 1.0) ** 2)[m.landed].sum(),
@@ -97,6 +99,13 @@ def test_terms_are_their_equations(getkey):
     assert expected.keys() == loco.TERMS.keys()
     for name, value in expected.items():
         np.testing.assert_allclose(loco.TERMS[name](now), value, rtol=1e-12)
+    progress = lambda command, factor: loco.TERMS["progress"](
+        now._replace(command=command, velocity=factor * command)
+    )
+    np.testing.assert_allclose(progress(now.command, 0.5), 0.5 * speed, rtol=1e-12)
+    np.testing.assert_allclose(progress(now.command, 2.0), speed, rtol=1e-12)
+    slope = jax.grad(progress)(jnp.zeros_like(now.command), 1.0)
+    np.testing.assert_array_equal(slope, 0.0)
     still = now._replace(moving=jnp.asarray(False))
     assert float(loco.TERMS["air_time"](still)) == 0.0
     stood = loco.TERMS["stand_still"](still)
@@ -192,7 +201,7 @@ def test_a_robot_on_its_back_has_fallen():
     state, _ = env.reset(jr.key(0), {"q": q, "qd": jnp.zeros(env.sys.nv)})
     _, timestep = step(env, state, jnp.zeros(8))
     assert bool(timestep.terminated)
-    assert float(timestep.terms["fallen"]) == pytest.approx(-100.0 * 0.02)
+    assert float(timestep.terms["fallen"]) == pytest.approx(-300.0 * 0.02)
 
 
 def test_commands(getkey):
