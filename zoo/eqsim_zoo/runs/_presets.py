@@ -42,7 +42,7 @@ def _walk(env: str, steps: int | float) -> Run:
         "learning_rate": 1e-3,
         "target_kl": 0.015,
         "discount": 0.97,
-        "entropy_cost": 3e-3,
+        "entropy_cost": 1e-3,
         "max_grad_norm": 1.0,
         "initial_log_std": -0.3,
         "normalize_values": True,
