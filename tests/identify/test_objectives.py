@@ -276,6 +276,7 @@ def _balance(seed: int, noise: float, disturbance: float) -> identify.Recording:
     return identify.Recording(0.005 * np.arange(800), ctrl, {"q": q}, f"run-{seed}")
 
 
+@pytest.mark.slow  # Three long recordings.
 def test_innovations_of_a_balanced_pendulum():
     """Long windows of an unstable plant: innovations find its parameters, where errors of a
     simulation grow without bound."""

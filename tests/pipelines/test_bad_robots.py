@@ -159,6 +159,7 @@ kinds_of_shapes = pytest.mark.parametrize(
 @kinds_of_shapes
 @pytest.mark.parametrize("value", (np.nan, np.inf, 1e200))
 @pytest.mark.parametrize("where", ("position", "orientation", "velocity", "size"))
+@pytest.mark.slow  # One long compilation for 24 cases.
 def test_not_finite(kinds, value, where):
     """The solver has not converged, and so are numbers whose squares overflow."""
 

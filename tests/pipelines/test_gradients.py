@@ -162,7 +162,7 @@ def test_ground_states_are_what_they_are_called(ground):
 @pytest.mark.parametrize(
     "pipeline", (Generalized(), Spring(), Positional()), ids=lambda p: type(p).__name__
 )
-@pytest.mark.quick_cases("Generalized")
+@pytest.mark.slow  # `test_contacts.py` has a quick one.
 def test_ground(ground, pipeline):
     """The whole system; in `Generalized`, on the path without a dense matrix."""
     _, sys, places = ground

@@ -17,6 +17,7 @@ def tried(*options):
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow  # `make situations` runs them each night.
 def test_quick_kinds():
     status, text = tried("--count", 8, "--kinds", "counts", "coordinates")
     assert status == 0 and "8 situations, 0 failed" in text, text

@@ -26,6 +26,7 @@ def find(subject, name, **options):
     return next(check for check in checks if check.name == name)
 
 
+@slow
 def test_environment():
     assert set(check_conformance(rail()).values()) == {"passed"}
 

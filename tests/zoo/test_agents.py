@@ -66,7 +66,7 @@ CRITICS = {name: AGENTS[name] for name in ("ppo", "sac", "td3", "shac")}
 
 
 @pytest.mark.parametrize("agent", CRITICS.values(), ids=CRITICS)
-@pytest.mark.quick_cases("sac")
+@pytest.mark.slow  # `test_ppo.py` has a quick one.
 def test_values(agent):
     """What nothing can be done about is known in advance: 1; what is seen; and, a step
     before the reward, the discount."""
