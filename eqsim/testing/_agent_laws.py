@@ -283,7 +283,9 @@ def retrace(kit: AgentKit) -> None:
     """
     require_arrays("agent", kit.agent)
     require_arrays("state", kit.first)
-    state, _ = kit.second
+    # Both are compiled, also if the caches were cleared since other checks did it.
+    state = first_state(kit.online(), kit.keys[0], kit.env)
+    state, _ = iterate(kit.online(), state, kit.env)
     other = moved(kit.online(), 1.0009765625)
     with no_trace(first_state, "another key and other hyper-parameters"):
         first = first_state(other, kit.keys[2], kit.observed)

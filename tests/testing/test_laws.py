@@ -3,6 +3,7 @@ see: for each there is an object that is wrong in one way."""
 
 import re
 
+import jax
 import jax.numpy as jnp
 import pytest
 from testing import wrong_agents, wrong_envs, wrong_pipelines
@@ -180,3 +181,11 @@ def test_mutant_fails_one_check(key):
         except Exception:
             failed.append(check.name)
     assert failed == [name]
+
+
+def test_retrace_after_cleared_caches():
+    """Programs that earlier checks compiled may be gone."""
+    checks = {check.name: check for check in checks_of(rail())}
+    checks["jit"].run()
+    jax.clear_caches()
+    checks["retrace"].run()
