@@ -83,7 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--robots", nargs="+", default=["go1", "go2"])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=float, default=1.8e6)
+    parser.add_argument("--steps", type=float, default=1.95e6)
     parser.add_argument("--out", help="folder of the runs; by default a temporary one")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -62,7 +62,7 @@ WEIGHTS = {
     "slip": -0.05,
     "joint_limits": -1.0,
     "stand_still": -0.2,
-    "fallen": -600.0,
+    "fallen": -300.0,
 }
 """Default weights of the reward terms of `VelocityTracking`, per second."""
 

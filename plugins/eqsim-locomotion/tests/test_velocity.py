@@ -201,7 +201,7 @@ def test_a_robot_on_its_back_has_fallen():
     state, _ = env.reset(jr.key(0), {"q": q, "qd": jnp.zeros(env.sys.nv)})
     _, timestep = step(env, state, jnp.zeros(8))
     assert bool(timestep.terminated)
-    assert float(timestep.terms["fallen"]) == pytest.approx(-600.0 * 0.02)
+    assert float(timestep.terms["fallen"]) == pytest.approx(-300.0 * 0.02)
 
 
 def test_commands(getkey):
