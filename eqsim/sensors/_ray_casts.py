@@ -339,7 +339,8 @@ def height_scan(
         return jnp.full(points.shape[:1], missing, q.dtype)
     ground = found[0]
     for other in found[1:]:
-        ground = jnp.maximum(ground, other)
+        # The higher one, with the derivative of one where they touch; NaN if one is.
+        ground = jnp.where((other > ground) | jnp.isnan(other), other, ground)
     none = jnp.isneginf(ground)
     return jnp.where(none, missing, jnp.where(none, 0.0, ground) - placed.origin[2])
 

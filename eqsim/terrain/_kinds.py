@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._errors import check_count, check_key
 from ..model.arrays import as_array
+from ..spatial.clamps import at_least, at_most, clamp
 
 
 Range = Float[Array, "2"]
@@ -107,7 +108,7 @@ def _range(value: Any) -> Any:
 def _outside(at: Places, platform: Any, ramp: Any) -> Float[Array, "rows columns"]:
     """Return 0 on the platform, 1 beyond a ramp around it, and between on the ramp."""
     away = at.ring - platform / 2
-    return jnp.clip(away / jnp.maximum(ramp, at.cell), 0.0, 1.0)
+    return clamp(away / at_least(ramp, at.cell), 0.0, 1.0)
 
 
 def _beyond(at: Places, platform: Any) -> Float[Array, "rows columns"]:
@@ -139,7 +140,7 @@ class Slope(AbstractTerrain):
 
     def heights(self, key, difficulty, at):
         top = at.reach - self.platform / 2
-        height = between(self.slope, difficulty) * jnp.minimum(at.border, top)
+        height = between(self.slope, difficulty) * at_most(at.border, top)
         return height if self.up else -height
 
 

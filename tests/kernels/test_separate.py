@@ -129,7 +129,7 @@ def functions(place) -> list:
     return sorted(place.glob("eqsim_f*"))
 
 
-@pytest.mark.slow  # `test_store.py` shares code between processes.
+@pytest.mark.slow  # Compiles two robots.
 def test_robots_share_code(place, getkey):
     rollout(robot("box"), getkey())
     own = functions(place)

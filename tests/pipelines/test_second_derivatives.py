@@ -22,7 +22,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.quick_cases("limit and dry friction")
+@pytest.mark.quick_cases("two slide")
 def test_of_a_step(name):
     """By velocities and a factor of the masses; forces on elliptic cones are not linear."""
     sys = load_mjcf(f"""<mujoco><option cone="elliptic"/><worldbody>

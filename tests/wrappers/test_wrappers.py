@@ -128,7 +128,7 @@ def test_compiled_batched_and_looped(name):
 
 
 @everywhere
-@pytest.mark.quick_cases("AutoReset next")
+@pytest.mark.quick_cases("all")
 def test_gradient(name):
     """By actions and by the robot, through resets as well."""
     env, key = WRAPPERS[name](Rail()), jr.key(3)

@@ -289,7 +289,8 @@ def test_learning_rate_follows_the_divergence(getkey):
     by_agent, _ = update(change(agent, learning_rate=0.005), state, batch)
     assert tree_allclose(by_state.learner.model, by_agent.learner.model)
     for target, faster in ((1e-9, False), (1e9, True)):
-        new, _ = update(change(agent, target_kl=target), state, batch)
+        new, metrics = update(change(agent, target_kl=target), state, batch)
+        assert float(metrics["pace"]) == float(new.pace)
         assert (float(new.pace) > 1.0) is faster and float(new.pace) != 1.0
 
 

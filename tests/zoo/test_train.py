@@ -103,7 +103,6 @@ def test_members_learn_as_by_themselves(tmp_path):
             np.testing.assert_allclose(one.returns[0], returns, rtol=1e-9)
 
 
-@pytest.mark.slow  # `test_copies.py` runs pools inside of wrappers.
 def test_a_pool_with_wrappers_outside():
     """The pools of several seeds are found behind wrappers that draw in every episode."""
     env = eqsim.wrappers.NoisyObservation(Rail(), noise=0.1)

@@ -25,11 +25,12 @@ import time
 EPISODES, SECONDS = 256, 20.0
 
 
-def run_one(robot: str, seed: int, steps: float, since: float, out: str) -> None:
+def run_one(robot: str, seed: int, steps: float | None, since: float, out: str) -> None:
     """Train and evaluate, and write the numbers to a file.
 
     **Arguments:**
 
+    - `steps`: steps of training; by default those of the preset.
     - `since`: time at which the process was started.
     - `out`: folder of the run and of the file.
     """
@@ -38,7 +39,8 @@ def run_one(robot: str, seed: int, steps: float, since: float, out: str) -> None
 
     import eqsim_zoo as zoo
 
-    preset = zoo.runs.presets()["ppo", f"{robot}_velocity"](steps)
+    preset = zoo.runs.presets()["ppo", f"{robot}_velocity"]
+    preset = preset() if steps is None else preset(steps)
     run = dataclasses.replace(preset, seed=seed, evaluations=0)
     result = zoo.train(run, out=f"{out}/run")
     seconds = time.time() - since
@@ -83,7 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--robots", nargs="+", default=["go1", "go2"])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=float, default=1.95e6)
+    parser.add_argument("--steps", type=float, help="by default those of the preset")
     parser.add_argument("--out", help="folder of the runs; by default a temporary one")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -97,7 +99,9 @@ def main() -> None:
         for robot, seed in itertools.product(options.robots, range(options.seeds)):
             out = pathlib.Path(options.out or temporary, f"{robot}_{seed}")
             out.mkdir(parents=True)
-            command = [sys.executable, __file__, "--steps", str(options.steps)]
+            command = [sys.executable, __file__]
+            if options.steps is not None:
+                command += ["--steps", str(options.steps)]
             command += ["--one", robot, str(seed), str(time.time()), str(out)]
             cold = os.environ | {"EQSIM_KERNELS_CACHE": str(out / "kernels")}
             subprocess.run(command, check=True, env=cold, stdout=sys.stderr)

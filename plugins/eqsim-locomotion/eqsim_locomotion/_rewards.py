@@ -191,14 +191,8 @@ TERMS: Mapping[str, Term] = MappingProxyType(
     {
         term.__name__: term
         for term in (
-            *(
-                track_velocity,
-                track_yaw_rate,
-                progress,
-                vertical_velocity,
-                tilt_rate,
-                tilt,
-            ),
+            *(track_velocity, track_yaw_rate, progress),
+            *(vertical_velocity, tilt_rate, tilt),
             *(alive, fallen, pose, stand_still, joint_limits, torques, energy),
             *(joint_acceleration, action_rate, air_time, slip, clearance),
             *(swing_height, hop),

@@ -1,7 +1,7 @@
 """Legged robots of MuJoCo Menagerie, described by names, and loaded from its files.
 
 `Robot` is the description; `load_robot` reads the file and replaces its actuators by
-position servos; `Legged` is a description whose names were found in a `System`.
+position servos; `find_names` finds in a `System` what a description names.
 """
 
 import importlib
@@ -15,7 +15,7 @@ import numpy as np
 
 import eqsim
 from eqsim import System
-from eqsim.model import JointKind
+from eqsim.model import GeomKind, JointKind
 
 
 MENAGERIE = "EQSIM_MENAGERIE"
@@ -376,8 +376,7 @@ def _find_foot(sys: System, robot: Robot, name: str) -> tuple[int, bool, int]:
         index = sys.sites.names.index(name)
         return sys.sites.links[index], True, index
     if name in sys.geoms.names:
-        index = sys.geoms.names.index(name)
-        return sys.geoms.links[index], False, index
+        return _checked(sys, robot, sys.geoms.names.index(name))
     if name in sys.links.names:
         return _find_sole(sys, robot, name)
     named = [n for n in sys.geoms.names if not n.startswith("geom")]
@@ -398,7 +397,19 @@ def _find_sole(sys: System, robot: Robot, link: str) -> tuple[int, bool, int]:
             "ground. Name another link, a shape, or a site in `Robot.feet`."
         )
     far = [float(jnp.sum(sys.geoms.pos[k] ** 2)) for k in own]
-    return index, False, own[int(np.argmax(far))]
+    return _checked(sys, robot, own[int(np.argmax(far))])
+
+
+def _checked(sys: System, robot: Robot, geom: int) -> tuple[int, bool, int]:
+    """Return a shape as a foot, if its lowest point is known."""
+    kind = sys.geoms.kinds[geom]
+    if kind not in (GeomKind.SPHERE, GeomKind.CAPSULE, GeomKind.BOX):
+        raise ValueError(
+            f"The foot {sys.geoms.names[geom]!r} of the robot {robot.name!r} is a "
+            f"{kind.name}, but the sole of a foot is known for spheres, capsules and boxes "
+            "only. Name a site at the sole in `Robot.feet`."
+        )
+    return sys.geoms.links[geom], False, geom
 
 
 def _find(names: tuple[str, ...], name: str, kind: str, robot: Robot) -> int:

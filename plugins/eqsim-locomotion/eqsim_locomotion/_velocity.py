@@ -499,7 +499,9 @@ def _depth(geoms: Any, index: int, rot: Float[Array, "3 3"]) -> Float[Array, ""]
     up = jnp.abs(jnp.stack([rot[2] @ jnp.stack(column) for column in columns]))
     if kind is GeomKind.BOX:
         return up @ size
-    return size[0] + up[2] * size[1] if kind is GeomKind.CAPSULE else size[0]
+    if kind is GeomKind.CAPSULE:
+        return size[0] + up[2] * size[1]
+    return size[0]
 
 
 def _named(name: str) -> Callable[..., VelocityTracking]:

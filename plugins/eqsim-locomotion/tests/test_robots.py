@@ -58,6 +58,7 @@ def test_time_step_and_limits_of_the_description():
         ({"feet": ("FL", "left_foot")}, ("left_foot", "FL_sole", "FL_shank")),
         ({"feet": ()}, ("`Robot.feet`", "quadruped")),
         ({"feet": ("floor_site",)}, ("floor_site", "FL_sole")),
+        ({"feet": ("floor",)}, ("'floor'", "PLANE", "site at the sole")),
         ({"root": "FL_hip"}, ("`Robot.root`", "FL_hip", "trunk")),
         ({"damping": {"knee": 1.0}}, ("`damping`", "FL_abduction", "'knee'")),
         ({"action_scale": {"hip": 1.0}}, ("`action_scale`", "FL_knee")),

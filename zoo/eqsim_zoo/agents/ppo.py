@@ -149,7 +149,7 @@ class AbstractProximalAgent(AbstractOnlineAgent):
         """Take one gradient step for each of `pieces`, along the first axis, on
         `loss(networks, piece)`, with the metric `kl`; and adapt the learning rate.
 
-        **Returns:** the learner, the new `pace`, mean metrics and `pace`.
+        **Returns:** the learner, the new `pace`, and mean metrics with `pace`.
         """
 
         def step(carry, piece):
