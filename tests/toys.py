@@ -101,7 +101,8 @@ def steps(env, state, actions):
 SLED = """
 <mujoco><option gravity="0 0 0" timestep="0.05"/><worldbody>
   <geom name="floor" type="plane" size="0 0 1" {place} contype="0" conaffinity="0"/>
-  <body name="sled"><joint name="j" type="free"/><geom size=".1" mass="1" contype="0" conaffinity="0"/>
+  <body name="sled"><joint name="j" type="free"/>
+    <geom size=".1" mass="1" contype="0" conaffinity="0"/>
   </body></worldbody><actuator><motor joint="j" gear="1 0 0 0 0 0"/></actuator></mujoco>
 """
 
