@@ -40,6 +40,7 @@ from ._symmetry import (
     reflect_joints as reflect_joints,
     Reflection as Reflection,
     SignedPermutation as SignedPermutation,
+    Symmetric as Symmetric,
 )
 from ._task import AbstractTask as AbstractTask
 from ._walkers import (

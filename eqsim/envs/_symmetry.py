@@ -1,7 +1,7 @@
 """Reflection of robots: observations and actions as seen in a mirror."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -11,7 +11,6 @@ from jaxtyping import Array, Float, PyTree
 
 from ..kinematics import forward
 from ..model import JointKind, System
-from ..model.arrays import as_array
 
 
 class SignedPermutation(eqx.Module):
@@ -24,18 +23,19 @@ class SignedPermutation(eqx.Module):
     """
 
     index: tuple[int, ...] = eqx.field(static=True)
-    sign: Float[Array, " n"] = eqx.field(converter=as_array)
+    sign: tuple[int, ...] = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, "*batch n"]) -> Float[Array, "*batch n"]:
-        return x[..., np.array(self.index)] * jnp.broadcast_to(self.sign, x.shape)
+        sign = jnp.asarray(self.sign, x.dtype)
+        return x[..., np.array(self.index)] * jnp.broadcast_to(sign, x.shape)
 
     @staticmethod
     def join(parts: Sequence["SignedPermutation"]) -> "SignedPermutation":
         """Return the map of vectors that are joined, each of which has its own map."""
         starts = np.cumsum([0, *(len(part.index) for part in parts)])
         index = [s + i for s, part in zip(starts, parts) for i in part.index]
-        sign = jnp.concatenate([part.sign for part in parts])
-        return SignedPermutation(tuple(int(i) for i in index), sign)
+        sign = [s for part in parts for s in part.sign]
+        return SignedPermutation(tuple(int(i) for i in index), tuple(sign))
 
 
 class Reflection(eqx.Module):
@@ -74,6 +74,28 @@ class Reflection(eqx.Module):
                 "inside it, or leave it out."
             )
         return structure.unflatten([f(x) for f, x in zip(maps, found, strict=True)])
+
+    def features(self, parts: Sequence[str] = ()) -> SignedPermutation:
+        """Return the map of an observation whose parts are joined in the order of their
+        names.
+
+        **Arguments:**
+
+        - `parts`: names of the parts that are used; all if empty.
+        """
+        if isinstance(self.obs, SignedPermutation):
+            return self.obs
+        used = sorted(parts or self.obs)
+        return SignedPermutation.join([self.obs[name] for name in used])
+
+
+@runtime_checkable
+class Symmetric(Protocol):
+    """A task that has a reflection."""
+
+    def reflection(self) -> Reflection:
+        """Return the reflection of observations and actions."""
+        ...
 
 
 # Sides in names, the longer before those that they contain.
@@ -145,5 +167,5 @@ def reflect_joints(
                 "which the robot is symmetric and looks along x."
             )
         index.append(joints.index(other))
-        sign.append(np.sign(same))
-    return SignedPermutation(tuple(index), np.array(sign))
+        sign.append(1 if same > 0.0 else -1)
+    return SignedPermutation(tuple(index), tuple(sign))

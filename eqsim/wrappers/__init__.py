@@ -8,7 +8,7 @@ A wrapper is an environment that holds another one. Files in reading order:
 - `_actions`: repeated, clipped, scaled and delayed actions;
 - `_observations`: normalized, stacked, selected, noisy and privileged observations, images;
 - `skills`: descriptors of behavior, skills and goals; the environments with descriptors;
-- `_deployable`: the deployment of a task inside wrappers.
+- `_task_facts`: the deployment and the reflection of a task inside wrappers.
 
 They use environments and `render`; the viewer, the conformance kit, bridges, the command line
 and the agents import them.
@@ -27,7 +27,6 @@ from ._curriculum import (
     Walked as Walked,
     WalkedDistance as WalkedDistance,
 )
-from ._deployable import deployment_of as deployment_of
 from ._episodes import (
     AutoReset as AutoReset,
     DomainRandomization as DomainRandomization,
@@ -45,6 +44,10 @@ from ._observations import (
     RunningStatistics as RunningStatistics,
     SelectObservation as SelectObservation,
     StackObservation as StackObservation,
+)
+from ._task_facts import (
+    deployment_of as deployment_of,
+    reflection_of as reflection_of,
 )
 from ._wrapper import (
     AbstractCarryOver as AbstractCarryOver,

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from helpers import check_gradients
 
-from eqsim_zoo.blocks.networks import Critic, Ensemble, MLP, target_update
+from eqsim.envs import SignedPermutation
+from eqsim_zoo.blocks.networks import (
+    Critic,
+    Ensemble,
+    MLP,
+    SymmetricNetwork,
+    target_update,
+)
 
 
 SIZES = (3, 5, 4, 2)
@@ -120,3 +127,37 @@ def test_target_update():
     expected = (1.0 - rate) * np.array([5.0, -2.0]) + rate * np.array([1.0, 2.0])
     np.testing.assert_allclose(found["w"], expected, rtol=1e-15)
     assert found["count"] == 3
+
+
+SEEN, SHOWN = (
+    SignedPermutation((1, 0, 2), (1, 1, -1)),
+    SignedPermutation((1, 0), (-1, -1)),
+)
+
+
+@pytest.mark.parametrize("shown", (SHOWN, None), ids=("action", "value"))
+def test_symmetric_network(shown, getkey):
+    """It is the mean of a network that sees both sides, and its mirror image."""
+    sizes = (3, 6, 4, 2)
+    net = SymmetricNetwork.create(
+        getkey(), sizes, SEEN, shown, jnp.tanh, dtype=jnp.float64
+    )
+    net, x = shaken(net, getkey()), jr.normal(getkey(), (3,))
+    turn = (lambda y: y) if shown is None else shown
+    np.testing.assert_allclose(apply(net, SEEN(x)), turn(apply(net, x)), rtol=1e-12)
+    own, other = x, SEEN(x)
+    for layer in net.layers[:-1]:
+        pair = jnp.tanh(own @ layer.weight + layer.bias)
+        mirrored = jnp.tanh(other @ layer.weight + layer.bias)
+        own = jnp.concatenate([pair, mirrored])
+        other = jnp.concatenate([mirrored, pair])
+    last = net.layers[-1]
+    expected = own @ last.weight, turn(other @ last.weight + last.bias)
+    expected = 0.5 * (expected[0] + last.bias + expected[1])
+    np.testing.assert_allclose(apply(net, x), expected, rtol=1e-12)
+    check_gradients(lambda x: jnp.sum(jnp.sin(net(x))), x)
+
+
+def test_symmetric_networks_have_pairs_of_units():
+    with pytest.raises(ValueError, match="even number of units.*got 5"):
+        SymmetricNetwork.create(jr.key(0), SIZES, SEEN)

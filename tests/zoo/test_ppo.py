@@ -12,6 +12,7 @@ from scipy import special, stats
 from toys import Rail
 
 from eqsim import AutoReset, TimeLimit
+from eqsim.envs import Reflection, SignedPermutation
 from eqsim.testing import parametrize_with_checks, probes
 from eqsim_zoo import PPO
 from eqsim_zoo.agents.ppo import ppo_loss, PPOBatch
@@ -20,6 +21,7 @@ from eqsim_zoo.blocks.hyperparameters import adapted_pace, linear_schedule
 from eqsim_zoo.blocks.networks import Activation, Learner
 from eqsim_zoo.blocks.observations import normalize
 from eqsim_zoo.blocks.returns import in_value_units, value_units
+from eqsim_zoo.vision import Images, SmallCNN
 
 
 # One configuration, so that it is compiled once.
@@ -377,3 +379,48 @@ def test_activation_and_epsilon_are_options():
     learner = Learner.create(jnp.array(0.0), optimizer)
     learner, _ = learner.apply_gradients(jnp.array(2.0), optimizer)
     assert float(learner.model) == pytest.approx(-3e-4 * 2.0 / 1e6, rel=1e-5)
+
+
+class Mirrored(Rail):
+    """Two masses whose mirror image is the other mass on the other side."""
+
+    def reflection(self):
+        swap = SignedPermutation((1, 0), (-1, -1))
+        return Reflection(SignedPermutation.join([swap, swap]), swap)
+
+    @property
+    def action_range(self):
+        return jnp.array([[-1.0, 1.0]] * 2)
+
+
+def test_symmetric_policies_stay_symmetric(getkey):
+    agent, env = PPO(**QUICK, symmetric=True), AutoReset(TimeLimit(Mirrored(), 20))
+    reflection, obs = env.env.env.reflection(), jr.normal(getkey(), (4,))
+    before = init(agent, getkey(), env)
+    state, _ = iterate(agent, before, env)
+    networks = state.learner.model
+    assert not tree_allclose(networks.policy, before.learner.model.policy)
+    seen = normalize(state.statistics, obs)
+    turned = normalize(state.statistics, reflection.reflect_obs(obs))
+    np.testing.assert_allclose(turned, reflection.reflect_obs(seen), atol=1e-6)
+    for found, other in (
+        (agent.act(state, obs), agent.act(state, reflection.reflect_obs(obs))),
+        (networks.distribution(seen).mean, networks.distribution(turned).mean),
+    ):
+        np.testing.assert_allclose(other, reflection.action(found), atol=1e-6)
+    spread = networks.distribution(seen).log_std
+    assert spread[0] == spread[1] != before.learner.model.log_std[0]
+    np.testing.assert_allclose(networks.value(turned), networks.value(seen), atol=1e-6)
+
+
+def test_symmetric_policies_need_a_reflection():
+    key = jr.key(0)
+    with pytest.raises(ValueError, match="`Rail` does not say what its reflection"):
+        PPO(**QUICK, symmetric=True).init(key, AutoReset(Rail()))
+    with pytest.raises(ValueError, match="does not go with `levels`"):
+        PPO(**QUICK, symmetric=True, levels=5)
+    with pytest.raises(ValueError, match="does not go with `Images`"):
+        PPO(**QUICK, symmetric=True, inputs=Images(SmallCNN()))
+    with pytest.raises(ValueError, match="even number of units"):
+        agent = PPO(**QUICK, symmetric=True, policy_hidden=(5,))
+        agent.init(key, AutoReset(Mirrored()))

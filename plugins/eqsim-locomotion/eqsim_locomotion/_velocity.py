@@ -464,12 +464,12 @@ def check_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
         )
 
 
-_VECTOR, _PSEUDOVECTOR = (1.0, -1.0, 1.0), (-1.0, 1.0, -1.0)
+_VECTOR, _PSEUDOVECTOR = (1, -1, 1), (-1, 1, -1)
 _SIGNS = {
     "linear_velocity": _VECTOR,
     "angular_velocity": _PSEUDOVECTOR,
     "gravity": _VECTOR,
-    "command": (1.0, -1.0, -1.0),
+    "command": (1, -1, -1),
 }
 
 

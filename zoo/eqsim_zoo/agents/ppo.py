@@ -19,7 +19,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
-from eqsim.wrappers import RunningStatistics, ScaleAction
+from eqsim.wrappers import reflection_of, RunningStatistics, ScaleAction
 
 from ..blocks.collecting import (
     add_steps,
@@ -216,6 +216,8 @@ class PPO(AbstractProximalAgent):
     - `unroll_length`: steps of each environment per iteration.
     - `policy_hidden`, `value_hidden`: hidden layer sizes of the network.
     - `levels`: number of discrete values per actuator; 0 for continuous actions.
+    - `symmetric`: true for a policy and a value that are symmetric under the `reflection`
+        of the task, see `blocks.SymmetricNetwork`.
 
     ??? cite "Reference"
         Schulman et al., *Proximal policy optimization algorithms*, 2017, equation 9.
@@ -226,6 +228,7 @@ class PPO(AbstractProximalAgent):
     policy_hidden: tuple[int, ...] = static((64, 64))
     value_hidden: tuple[int, ...] = static((64, 64))
     levels: int = static(0)
+    symmetric: bool = static(False)
 
     def __check_init__(self):
         sizes = "num_envs", "unroll_length", "num_epochs", "num_minibatches"
@@ -237,6 +240,12 @@ class PPO(AbstractProximalAgent):
                 f"(`num_envs` times `unroll_length`), got {self.num_minibatches}."
             )
         check_num_levels(self)
+        if self.symmetric and (self.levels or not isinstance(self.inputs, Vectors)):
+            other = "`levels`" if self.levels else f"`{type(self.inputs).__name__}`"
+            raise ValueError(
+                "`PPO.symmetric` is for continuous actions and observations that are "
+                f"vectors, and does not go with {other}. Leave one of them out."
+            )
 
     @same_precision
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> PPOState:
@@ -254,6 +263,7 @@ class PPO(AbstractProximalAgent):
             self.activation,
             self.initial_log_std,
             self.levels,
+            reflection_of(env) if self.symmetric else None,
         )
         return PPOState(
             Learner.create(networks, self.optimizer(*jnp.zeros_like(running.last))),
@@ -290,7 +300,8 @@ class PPO(AbstractProximalAgent):
 
         # Advantages, by the old networks and statistics.
         batch = self.evaluate(state, steps)
-        statistics = update_statistics(state.statistics, flatten_time(steps).obs)
+        obs = policy.networks.with_reflections(flatten_time(steps).obs)
+        statistics = update_statistics(state.statistics, obs)
         batch, returns = in_value_units(batch, state.returns)
 
         # Learn.

@@ -19,6 +19,8 @@ import jax.tree_util as jtu
 import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from eqsim.envs import SignedPermutation
+
 from .hyperparameters import static
 from .observations import (
     check_kinds,
@@ -165,6 +167,73 @@ class MLP(eqx.Module):
             x = layer(x)
             x = self.activation(self.norms[k](x) if self.norms else x)
         return self.layers[-1](x)
+
+
+class SymmetricNetwork(eqx.Module):
+    r"""A network that is symmetric under a reflection $\rho$: $f(\rho\, x) = \rho\, f(x)$.
+
+    Units come in pairs, one of which sees the reflection of what the other one sees: a
+    layer maps the pair $(h, h')$ to $(\sigma([h, h'] W + b),\; \sigma([h', h] W + b))$,
+    beginning with $(x, \rho\, x)$. It costs as much as an `MLP` with as many units, and
+    learns from each observation what it learns from the reflection.
+
+    **Arguments:**
+
+    - `layers`: the layers of one unit of each pair.
+    - `reflect`: reflection of the input.
+    - `reflect_output`: reflection of the output; None if it stays the same, as a value.
+    - `activation`: see `MLP`.
+
+    ??? cite "Reference"
+        Ravanbakhsh, Schneider, Póczos, *Equivariance through parameter-sharing*, 2017;
+        Abdolhosseini et al., *On learning symmetric locomotion*, 2019, section 4.4.
+    """
+
+    layers: tuple[Linear, ...]
+    reflect: SignedPermutation
+    reflect_output: SignedPermutation | None
+    activation: Callable = eqx.field(static=True, converter=_importable)
+
+    @staticmethod
+    def create(
+        key: PRNGKeyArray,
+        sizes: tuple[int, ...],
+        reflect: SignedPermutation,
+        reflect_output: SignedPermutation | None = None,
+        activation: Callable = jax.nn.relu,
+        *,
+        last_scale: float = 1.0,
+        dtype: Any = jnp.float32,
+    ) -> "SymmetricNetwork":
+        """Create a network, see `MLP.create`.
+
+        **Raises:** `ValueError` if a hidden layer has an odd number of units.
+        """
+        if odd := [n for n in sizes[1:-1] if n % 2]:
+            raise ValueError(
+                "The hidden layers of a symmetric network must have an even number of "
+                f"units, which come in pairs, got {odd[0]}."
+            )
+        layers = []
+        for k, (inputs, outputs) in enumerate(zip(sizes[:-1], sizes[1:])):
+            last = k == len(sizes) - 2
+            scale, units = (last_scale, outputs) if last else (1.0, outputs // 2)
+            layer_key = jr.fold_in(key, k)
+            layers.append(Linear.create(layer_key, inputs, units, scale, dtype))
+        return SymmetricNetwork(tuple(layers), reflect, reflect_output, activation)
+
+    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
+        check_vector("The input of a network", x, len(self.reflect.index))
+        rows = jnp.stack([x, self.reflect(x)])
+        for layer in self.layers[:-1]:
+            # Both rows at once, as products of matrices.
+            rows = self.activation(rows @ layer.weight + layer.bias[None])
+            rows = jnp.concatenate([rows, rows[::-1]], axis=1)
+        last = self.layers[-1]
+        own, other = rows @ last.weight + last.bias[None]
+        if self.reflect_output is not None:
+            other = self.reflect_output(other)
+        return 0.5 * (own + other)
 
 
 class Ensemble(eqx.Module):

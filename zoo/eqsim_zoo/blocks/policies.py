@@ -17,10 +17,11 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from eqsim import AbstractEnv
+from eqsim.envs import Reflection
 from eqsim.spatial import clamp
 from eqsim.wrappers import AbstractConversion, check_scalable
 
-from .networks import AbstractInputs, Activation, MLP
+from .networks import AbstractInputs, Activation, MLP, SymmetricNetwork
 from .observations import normalize, ObservationStatistics
 
 
@@ -337,12 +338,14 @@ class ActorCritic(eqx.Module):
     - `log_std`: logarithm of the standard deviation before squashing; empty with levels.
     - `value`: network from observations to values.
     - `levels`: values of each actuator, evenly from -1 to 1; 0 for continuous actions.
+    - `reflection`: reflection of which policy and value are symmetric, if any.
     """
 
     policy: Callable[[Any], Float[Array, " outputs"]]
     log_std: Float[Array, " nu"]
     value: Callable[[Any], Float[Array, "1"]]
     levels: int = eqx.field(static=True)
+    reflection: Reflection | None = None
 
     @staticmethod
     def create(
@@ -354,6 +357,7 @@ class ActorCritic(eqx.Module):
         activation: Activation,
         initial_log_std: Float[Array, ""],
         levels: int = 0,
+        reflection: Reflection | None = None,
     ) -> "ActorCritic":
         """Create networks with small initial actions.
 
@@ -363,15 +367,27 @@ class ActorCritic(eqx.Module):
         - `keys`, `hidden`: random keys and hidden layer sizes of policy and value.
         - `obs`: an observation, of which shapes and types matter.
         - `nu`: number of actuators.
+        - `reflection`: makes policy and value symmetric, see `SymmetricNetwork`.
         """
         dtype, function = initial_log_std.dtype, activation.function
 
         def policy(key, size):
             sizes = size, *hidden[0], nu * max(levels, 1)
-            return MLP.create(key, sizes, function, last_scale=0.01, dtype=dtype)
+            if reflection is None:
+                return MLP.create(key, sizes, function, last_scale=0.01, dtype=dtype)
+            seen, action = reflection.features(inputs.actor_parts), reflection.action
+            return SymmetricNetwork.create(
+                key, sizes, seen, action, function, last_scale=0.01, dtype=dtype
+            )
 
         def value(key, size):
-            return MLP.create(key, (size, *hidden[1], 1), function, dtype=dtype)
+            sizes = size, *hidden[1], 1
+            if reflection is None:
+                return MLP.create(key, sizes, function, dtype=dtype)
+            seen = reflection.features(inputs.critic_parts)
+            return SymmetricNetwork.create(
+                key, sizes, seen, None, function, dtype=dtype
+            )
 
         critic = inputs.critic(keys[1], obs, value, dtype)
         return ActorCritic(
@@ -379,6 +395,7 @@ class ActorCritic(eqx.Module):
             jnp.zeros(0 if levels else nu, dtype) + initial_log_std,
             critic,
             levels,
+            reflection,
         )
 
     def distribution(self, obs: Any) -> Normal | Categorical:
@@ -386,7 +403,19 @@ class ActorCritic(eqx.Module):
         out = self.policy(obs)
         if self.levels:
             return Categorical(out.reshape(-1, self.levels))
-        return Normal(out, self.log_std)
+        log_std = self.log_std
+        if self.reflection is not None:
+            other = log_std[np.array(self.reflection.action.index)]
+            log_std = 0.5 * (log_std + other)
+        return Normal(out, log_std)
+
+    def with_reflections(self, obs: Any) -> Any:
+        """Return rows of observations with those of their reflections, if there are any:
+        normalized by the statistics of both, they have the same reflection."""
+        if self.reflection is None:
+            return obs
+        both = lambda x, y: jnp.concatenate([x, y])
+        return jtu.tree_map(both, obs, self.reflection.reflect_obs(obs))
 
     def action(self, drawn: Shaped[Array, " nu"]) -> Float[Array, " nu"]:
         """Map a level to a number between -1 and 1; leave continuous actions unchanged."""

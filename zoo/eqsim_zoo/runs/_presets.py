@@ -46,6 +46,7 @@ def _walk(env: str, steps: int | float) -> Run:
         "max_grad_norm": 1.0,
         "initial_log_std": -0.3,
         "normalize_values": True,
+        "symmetric": True,
     }
     return Run("ppo", env, steps, pool_size=2048, settings=settings)
 

@@ -1,13 +1,23 @@
-"""Deployments of tasks, inside wrappers too."""
+"""Deployments and reflections of tasks, inside wrappers too."""
 
+import jax.numpy as jnp
 import pytest
 from toys import Rail
 
-from eqsim.envs import check_deployment, Deployable, Deployment, ObservationPart
+from eqsim.envs import (
+    check_deployment,
+    Deployable,
+    Deployment,
+    ObservationPart,
+    Reflection,
+    SignedPermutation,
+    Symmetric,
+)
 from eqsim.wrappers import (
     ActionRepeat,
     deployment_of,
     NoisyObservation,
+    reflection_of,
     ScaleAction,
     StackObservation,
     TimeLimit,
@@ -72,3 +82,42 @@ def test_wrappers_keep_a_deployment_or_refuse():
 def test_wrong_deployments(change, message):
     with pytest.raises(ValueError, match=message):
         check_deployment(DEPLOYMENT._replace(**change))
+
+
+SWAP = SignedPermutation((1, 0), (-1, -1))
+REFLECTION = Reflection(SignedPermutation.join([SWAP, SWAP]), SWAP)
+
+
+class Mirrored(Rail):
+    """A task that has a reflection."""
+
+    low: float
+
+    def __init__(self, low=-1.0):
+        super().__init__()
+        self.low = low
+
+    def reflection(self):
+        return REFLECTION
+
+    @property
+    def action_range(self):
+        return jnp.array([[self.low, 1.0], [-1.0, 1.0]])
+
+
+def test_wrappers_keep_a_reflection_or_refuse():
+    assert isinstance(Mirrored(), Symmetric) and not isinstance(Rail(), Symmetric)
+    assert reflection_of(TimeLimit(Mirrored(), 5)) == REFLECTION
+    with pytest.raises(ValueError, match="so the reflection of `Mirrored` does not"):
+        reflection_of(StackObservation(Mirrored(), 2))
+    with pytest.raises(ValueError, match="`Rail` does not say what its reflection is"):
+        reflection_of(Rail())
+    with pytest.raises(ValueError, match="not symmetric: that of .* is -2 to 1, .* -1"):
+        reflection_of(Mirrored(-2.0))
+
+
+def test_features_of_a_reflection_are_in_the_order_of_names():
+    parts = Reflection({"b": SWAP, "a": SignedPermutation((0,), (-1,))}, SWAP)
+    assert parts.features() == SignedPermutation((0, 2, 1), (-1, -1, -1))
+    assert parts.features(("b",)) == SWAP
+    assert REFLECTION.features() == REFLECTION.obs
