@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+from jax.errors import TracerArrayConversionError
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from eqsim import (
@@ -153,6 +154,7 @@ class VelocityTracking(AbstractEnv):
     frame_skip: int = eqx.field(static=True)
     observation: tuple[str, ...] = eqx.field(static=True)
     names: Names = eqx.field(static=True)
+    mirror: SignedPermutation | None = eqx.field(static=True)
     scales: dict[str, Float[Array, ""]]
     noise: dict[str, Float[Array, ""]]
     weights: dict[str, Float[Array, ""]]
@@ -202,6 +204,10 @@ class VelocityTracking(AbstractEnv):
         self.commands = Commands() if commands is None else commands
         self.start, self.pose = default_pose(self.sys, robot, self.names)
         joints = self.names.joints
+        try:  # Now, as numbers of the robot are not known inside a transformation.
+            self.mirror = reflect_joints(self.sys, self.start, joints)
+        except (ValueError, TracerArrayConversionError):
+            self.mirror = None
         dtype = self.pose.dtype
         self.action_scale = jnp.asarray(
             by_joint(robot.action_scale, joints, "action_scale"), dtype
@@ -244,7 +250,9 @@ class VelocityTracking(AbstractEnv):
 
         **Raises:** `ValueError` if the robot is not symmetric.
         """
-        action = reflect_joints(self.sys, self.start, self.names.joints)
+        action = self.mirror
+        if action is None:  # Then this says why.
+            action = reflect_joints(self.sys, self.start, self.names.joints)
         return Reflection(reflected_observation(self.observation, action), action)
 
     @property
