@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
@@ -222,18 +223,30 @@ class SymmetricNetwork(eqx.Module):
             layers.append(Linear.create(layer_key, inputs, units, scale, dtype))
         return SymmetricNetwork(tuple(layers), reflect, reflect_output, activation)
 
+    def whole(self) -> MLP:
+        """Return the same function as a network of all units."""
+        layers, last = [], len(self.layers) - 1
+        for k, layer in enumerate(self.layers):
+            own, other = layer.weight, self._reflected(layer.weight, k)
+            if k < last:
+                weight = jnp.concatenate([own, other], axis=1)
+                bias = jnp.concatenate([layer.bias, layer.bias])
+            else:
+                back = self.reflect_output or (lambda x: x)
+                weight = 0.5 * (own + back(other))
+                bias = 0.5 * (layer.bias + back(layer.bias))
+            layers.append(Linear(weight, bias))
+        return MLP(tuple(layers), (), self.activation)
+
+    def _reflected(self, weight, k: int):
+        """Return the matrix by which the other unit of a pair sees the same input."""
+        if k:
+            return jnp.roll(weight, len(weight) // 2, axis=0)
+        sign = jnp.asarray(self.reflect.sign, weight.dtype)
+        return (weight * sign[:, None])[np.argsort(self.reflect.index)]
+
     def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
-        check_vector("The input of a network", x, len(self.reflect.index))
-        rows = jnp.stack([x, self.reflect(x)])
-        for layer in self.layers[:-1]:
-            # Both rows at once, as products of matrices.
-            rows = self.activation(rows @ layer.weight + layer.bias[None])
-            rows = jnp.concatenate([rows, rows[::-1]], axis=1)
-        last = self.layers[-1]
-        own, other = rows @ last.weight + last.bias[None]
-        if self.reflect_output is not None:
-            other = self.reflect_output(other)
-        return 0.5 * (own + other)
+        return self.whole()(x)
 
 
 class Ensemble(eqx.Module):
