@@ -106,6 +106,7 @@ class Graph:
         self.held: set[int] = set()
         self.blocks = [Block(0, 0)]
         self._constants: dict[tuple[str, bytes], int] = {}
+        self._integers: dict[tuple[str, int] | None, int] = {}
         self._captures: dict[int, tuple[int, ...]] = {}
 
     def _append(self, op, args, dtype, dep, depth, aux, rows) -> int:
@@ -120,6 +121,10 @@ class Graph:
 
     def constant(self, value, dtype: str) -> int:
         """Return a literal number."""
+        # Most are indices, which need no conversion to be found again.
+        short = (dtype, value) if type(value) is int else None
+        if (found := self._integers.get(short)) is not None:
+            return found
         scalar: Any = np.asarray(value).astype(dtype)[()]
         key = dtype, scalar.tobytes()
         found = self._constants.get(key)
@@ -127,6 +132,8 @@ class Graph:
             found = self._append("const", (), dtype, 0, 0, None, 0)
             self._constants[key] = found
             self.value[found] = scalar
+        if short is not None:
+            self._integers[short] = found
         return found
 
     def source(self, op: str, dtype: str, dep: int, aux=None, rows: int = 0) -> int:

@@ -1,4 +1,4 @@
-"""Train robots to follow commands, and measure how well they do.
+"""Train robots to follow commands, and measure how well they do, also in MuJoCo C.
 
 ```bash
 python benchmarks/walk.py --robots go1 go2 --seeds 3
@@ -8,6 +8,11 @@ Each run is `eqsim train ppo ROBOT_velocity` with its preset, in a process of it
 cold cache of programs: seconds are those of the whole process until the last step. Then 256
 episodes of 20 s without exploration, with noise: falls, and the mean absolute error of the
 velocity at each control step, also in the moments after a new command.
+
+The policy is then exported to ONNX (`gap`: the largest difference of its actions from those
+of the agent, on 1000 observations), and follows each of `COMMANDS` for 10 s in MuJoCo C in
+the scene of Menagerie as it is, with noise: falls, and mean errors of horizontal velocity and
+yaw rate.
 """
 
 import argparse
@@ -23,6 +28,10 @@ import time
 
 
 EPISODES, SECONDS = 256, 20.0
+COMMANDS = (
+    *((0.5, 0.0, 0.0), (1.0, 0.0, 0.0), (-0.5, 0.0, 0.0), (-1.0, 0.0, 0.0)),
+    *((0.0, 0.5, 0.0), (0.0, 0.0, 1.0), (0.5, 0.3, -0.5), (0.0, 0.0, 0.0)),
+)
 
 
 def run_one(robot: str, seed: int, steps: float | None, since: float, out: str) -> None:
@@ -54,6 +63,7 @@ def run_one(robot: str, seed: int, steps: float | None, since: float, out: str) 
         "seconds": round(seconds),
         "falls": int(EPISODES - jnp.sum(up[-1])),
         **{name: round(float(x), 3) for name, x in zip(names, mean, strict=True)},
+        **in_mujoco(result, robot, out),
     }
     pathlib.Path(out, "found.json").write_text(json.dumps(found))
 
@@ -81,6 +91,33 @@ def follow(agent, state, env, key):
     return run(env, state, jr.split(key, EPISODES))
 
 
+def in_mujoco(result, robot: str, out: str) -> dict[str, float]:
+    """Export the policy, and run it in MuJoCo C in the own scene of the robot."""
+    import eqsim_locomotion as loco
+    import jax.random as jr
+    import numpy as np
+
+    from eqsim_zoo.export import export_policy, OnnxPolicy, replay
+
+    (agent, state), env = result.member(0), result.environment()
+    export_policy(agent, state, env, f"{out}/policy.onnx")
+    policy = OnnxPolicy(f"{out}/policy.onnx")
+    size = env.reset(jr.key(0))[1].obs.shape[0]
+    obs = np.asarray(2.0 * jr.normal(jr.key(1), (1000, size)))
+    gaps = np.stack([policy.act(row) for row in obs]) - agent.act(state, obs)
+    scene = loco.menagerie_file(loco.ROBOTS[robot].file)
+    found = [
+        replay(policy, scene, command=command, seconds=10.0, noise=1.0)
+        for command in COMMANDS
+    ]
+    return {
+        "gap": float(f"{np.max(np.abs(gaps)):.1g}"),
+        "falls in C": sum(each.falls for each in found),
+        "velocity": round(float(np.mean([each.velocity_error for each in found])), 3),
+        "yaw rate": round(float(np.mean([each.yaw_error for each in found])), 3),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--robots", nargs="+", default=["go1", "go2"])
@@ -93,8 +130,10 @@ def main() -> None:
         robot, seed, since, out = options.one
         run_one(robot, int(seed), options.steps, float(since), out)
         return
-    print("| robot | seed | steps | seconds | falls | forward | lateral | yaw |")
-    print("|---|--:|--:|--:|--:|--:|--:|--:|", flush=True)
+    columns = "robot", "seed", "steps", "seconds", "falls", "forward", "lateral", "yaw"
+    columns += "gap", "falls in C", "velocity", "yaw rate"
+    print("|", " | ".join(columns), "|")
+    print("|---" + "|--:" * (len(columns) - 1) + "|", flush=True)
     with tempfile.TemporaryDirectory() as temporary:
         for robot, seed in itertools.product(options.robots, range(options.seeds)):
             out = pathlib.Path(options.out or temporary, f"{robot}_{seed}")

@@ -9,6 +9,7 @@ from ._rewards import Motion as Motion, TERMS as TERMS
 from ._robots import (
     add_servos as add_servos,
     load_robot as load_robot,
+    menagerie_file as menagerie_file,
     Robot as Robot,
     ROBOTS as ROBOTS,
 )

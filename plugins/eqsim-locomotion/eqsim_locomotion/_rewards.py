@@ -29,7 +29,7 @@ class Motion(NamedTuple):
     - `acceleration`: mean joint acceleration over the control step, rad/s$^2$.
     - `beyond`: angles beyond the soft joint limits, rad, not negative.
     - `pose_weights`: weights of `deviation`.
-    - `torque`: torques of the servos, N m.
+    - `torque`, `torque_limit`: torques of the servos and their limits, N m.
     - `action`, `last_action`: this action and the one before.
     - `contact`: true for feet that touch the ground.
     - `landed`: true for feet that touch it for the first time after a swing.
@@ -54,6 +54,7 @@ class Motion(NamedTuple):
     beyond: Float[Array, " nu"]
     pose_weights: Float[Array, " nu"]
     torque: Float[Array, " nu"]
+    torque_limit: Float[Array, " nu"]
     action: Float[Array, " nu"]
     last_action: Float[Array, " nu"]
     contact: Bool[Array, " nfeet"]
@@ -134,8 +135,8 @@ def joint_limits(now: Motion) -> Float[Array, ""]:
 
 
 def torques(now: Motion) -> Float[Array, ""]:
-    r"""$|\tau|^2$."""
-    return jnp.sum(now.torque**2)
+    r"""$\sum_j (\tau_j / \tau_{\max,j})^2$: of robots of any size."""
+    return jnp.sum((now.torque / now.torque_limit) ** 2)
 
 
 def energy(now: Motion) -> Float[Array, ""]:
