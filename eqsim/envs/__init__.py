@@ -38,11 +38,12 @@ from ._pendulums import (
 )
 from ._symmetry import (
     reflect_joints as reflect_joints,
+    reflected_name as reflected_name,
     Reflection as Reflection,
     SignedPermutation as SignedPermutation,
     Symmetric as Symmetric,
 )
-from ._task import AbstractTask as AbstractTask
+from ._task import AbstractTask as AbstractTask, Commanded as Commanded
 from ._walkers import (
     Ant as Ant,
     HalfCheetah as HalfCheetah,

@@ -1,6 +1,6 @@
 import abc
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -114,3 +114,15 @@ class AbstractTask(AbstractEnv):
             terms,
             flag(first),
         )
+
+
+@runtime_checkable
+class Commanded(Protocol):
+    """A task that follows commands."""
+
+    def following(
+        self, state: Any
+    ) -> dict[str, tuple[Float[Array, ""], Float[Array, ""]]]:
+        """Return, by names with units, what a state asks for in its next step, and what
+        the robot does in it."""
+        ...

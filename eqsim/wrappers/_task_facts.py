@@ -1,13 +1,15 @@
-"""What a task tells about itself, inside wrappers: its deployment and its reflection."""
+"""What a task tells inside wrappers: its deployment, its reflection, how it follows commands."""
 
 from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Array, Float
 
 from ..envs import (
     AbstractEnv,
     check_deployment,
+    Commanded,
     Deployable,
     Deployment,
     Reflection,
@@ -20,7 +22,7 @@ from ._observations import (
     SelectObservation,
     StackObservation,
 )
-from ._wrapper import nested_envs
+from ._wrapper import AbstractStateful, AbstractWrapper, nested_envs
 from .skills import Skills
 
 
@@ -84,6 +86,23 @@ def reflection_of(env: AbstractEnv) -> Reflection:
             f"{names[index[k]]!r} begins at {other[k]:g}. Make the ranges mirror images."
         )
     return found
+
+
+def following_of(
+    env: AbstractEnv, state: Any
+) -> dict[str, tuple[Float[Array, ""], Float[Array, ""]]] | None:
+    """Return what the task of an environment is asked for and does, see
+    `eqsim.envs.Commanded`; None if it follows no commands.
+
+    **Arguments:**
+
+    - `state`: state of the environment.
+    """
+    while isinstance(env, AbstractWrapper):
+        if isinstance(env, AbstractStateful):
+            state = state.inner
+        env = env.env
+    return env.following(state) if isinstance(env, Commanded) else None
 
 
 def _unchanged(env: AbstractEnv, what: str) -> Any:

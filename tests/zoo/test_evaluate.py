@@ -14,7 +14,12 @@ from eqsim_zoo.blocks import training_env
 from eqsim_zoo.runs.members import members_of
 from eqsim_zoo.training import bootstrap_interval, interquartile_mean
 from eqsim_zoo.training._loop import best_agent
-from eqsim_zoo.training.evaluation import episode_keys, evaluate_members
+from eqsim_zoo.training.evaluation import (
+    episode_keys,
+    evaluate_members,
+    evaluate_tracking,
+    Tracking,
+)
 
 
 # Pushed off the edge sooner or later, or not at all.
@@ -46,6 +51,51 @@ def test_is_a_plain_loop(state):
     assert found.terminated.any() and not found.terminated.all()
     again = evaluate(AGENT, state, RAIL, key, episodes=8, episode_length=LENGTH)
     assert np.array_equal(again.returns, found.returns)
+
+
+class Followed(Rail):
+    """Asks each mass for the velocity that is its place: another one at each step."""
+
+    def following(self, state):
+        return {
+            "first, m/s": (state.q[0], state.qd[0]),
+            "both": (state.q[1], state.q[1]),
+        }
+
+
+def test_errors_of_commands_are_those_of_a_plain_loop(state):
+    """What a step was asked for is compared with what it led to."""
+    key, env = jax.random.key(5), Followed(edge=0.7, noise=0.2)
+    options = {"episodes": 4, "episode_length": LENGTH}
+    found = evaluate_tracking(AGENT, state, env, key, **options)
+    reset, step = eqx.filter_jit(env.reset), eqx.filter_jit(env.step)
+    act, gaps = jax.jit(lambda obs: AGENT.act(state, obs)), []
+    for number, one in enumerate(jax.random.split(key, 4)):
+        now, timestep = reset(jax.random.split(one)[0])
+        steps = 0
+        while steps < LENGTH and not timestep.terminated:
+            asked = now.q[0]
+            now, timestep = step(now, act(timestep.obs))
+            np.testing.assert_allclose(
+                found.command["first, m/s"][number, steps], asked
+            )
+            gaps.append(abs(float(now.qd[0] - asked)))
+            steps += 1
+        assert found.valid[number].sum() == steps
+    np.testing.assert_allclose(found.error()["first, m/s"], np.mean(gaps), rtol=1e-6)
+    assert found.error()["both"] > 0.0
+    assert evaluate_tracking(AGENT, state, RAIL, key, **options) is None
+
+
+def test_errors_by_command():
+    command = np.array([[-1.0, -0.6, 0.0, 0.9, 1.0, 7.0]])
+    valid = np.array([[True] * 5 + [False]])
+    found = Tracking({"v": command}, {"v": command + [0.1, 0.3, 1, -2, 4, 9]}, valid)
+    low, high, error = zip(*found.by_command(4)["v"])
+    np.testing.assert_allclose(low, [-1.0, -0.5, 0.0, 0.5])
+    np.testing.assert_allclose(high, [-0.5, 0.0, 0.5, 1.0])
+    np.testing.assert_allclose(error, [0.2, np.nan, 1.0, 3.0])
+    np.testing.assert_allclose(found.error()["v"], 7.4 / 5)
 
 
 @pytest.mark.slow

@@ -32,6 +32,7 @@ class Motion(NamedTuple):
     - `torque`, `torque_limit`: torques of the servos and their limits, N m.
     - `action`, `last_action`: this action and the one before.
     - `contact`: true for feet that touch the ground.
+    - `other_contact`: the same of the foot on the other side of each.
     - `landed`: true for feet that touch it for the first time after a swing.
     - `air_time`: time of each foot in the air, s; of a foot that landed, that of the swing.
     - `swing_peak`: largest height of each foot in that time, m.
@@ -58,6 +59,7 @@ class Motion(NamedTuple):
     action: Float[Array, " nu"]
     last_action: Float[Array, " nu"]
     contact: Bool[Array, " nfeet"]
+    other_contact: Bool[Array, " nfeet"]
     landed: Bool[Array, " nfeet"]
     air_time: Float[Array, " nfeet"]
     swing_peak: Float[Array, " nfeet"]
@@ -161,6 +163,14 @@ def air_time(now: Motion) -> Float[Array, ""]:
     return jnp.sum(jnp.where(now.landed & now.moving, gain, 0.0))
 
 
+def alternation(now: Motion) -> Float[Array, ""]:
+    """Share of the feet of which either they or those on the other side touch, but not both,
+    if the command is to move: 1 in a walk, run or trot, 0 if the robot stands, hops or
+    bounds."""
+    one = now.contact != now.other_contact
+    return jnp.where(now.moving, jnp.mean(one, dtype=now.height.dtype), 0.0)
+
+
 def slip(now: Motion) -> Float[Array, ""]:
     """$\\sum_i k_i |w_i|^2$ over feet that touch ($k_i$ = 1), with horizontal velocity
     $w_i$."""
@@ -195,7 +205,7 @@ TERMS: Mapping[str, Term] = MappingProxyType(
             *(track_velocity, track_yaw_rate, progress),
             *(vertical_velocity, tilt_rate, tilt),
             *(alive, fallen, pose, stand_still, joint_limits, torques, energy),
-            *(joint_acceleration, action_rate, air_time, slip, clearance),
+            *(joint_acceleration, action_rate, air_time, alternation, slip, clearance),
             *(swing_height, hop),
         )
     }

@@ -15,6 +15,7 @@ import numpy as np
 
 import eqsim
 from eqsim import System
+from eqsim.envs import reflected_name
 from eqsim.model import GeomKind, JointKind
 
 
@@ -330,6 +331,8 @@ class Names(NamedTuple):
     - `joints`, `places`: name and index of the joint of each actuator.
     - `q`, `qd`: entries of these joints in the coordinates and velocities.
     - `feet`: link, and whether it is a site, and index of each foot.
+    - `others`: number of the foot on the other side of each, by names; its own number if
+        there is none.
     """
 
     root: int
@@ -338,6 +341,7 @@ class Names(NamedTuple):
     q: tuple[int, ...]
     qd: tuple[int, ...]
     feet: tuple[tuple[int, bool, int], ...]
+    others: tuple[int, ...]
 
 
 def find_names(sys: System, robot: Robot) -> Names:
@@ -368,6 +372,9 @@ def find_names(sys: System, robot: Robot) -> Names:
         q=tuple(ref.q.start for ref in refs),
         qd=tuple(ref.qd.start for ref in refs),
         feet=feet,
+        others=tuple(
+            robot.feet.index(reflected_name(name, robot.feet)) for name in robot.feet
+        ),
     )
 
 

@@ -51,7 +51,7 @@ from ._robots import (
 WEIGHTS = {
     "track_velocity": 1.5,
     "track_yaw_rate": 0.75,
-    "progress": 3.0,
+    "progress": 1.5,
     "vertical_velocity": -1.0,
     "tilt_rate": -0.05,
     "tilt": -2.5,
@@ -60,6 +60,7 @@ WEIGHTS = {
     "joint_acceleration": -1e-7,
     "action_rate": -0.01,
     "air_time": 0.5,
+    "alternation": 0.5,
     "slip": -0.05,
     "joint_limits": -1.0,
     "stand_still": -0.2,
@@ -224,6 +225,14 @@ class VelocityTracking(AbstractEnv):
         axes, m/s, and its yaw rate, rad/s."""
         linear, angular, *_ = self._root(robot)
         return jnp.stack([linear[0], linear[1], angular[2]])
+
+    def following(
+        self, state: VelocityState
+    ) -> dict[str, tuple[Float[Array, ""], Float[Array, ""]]]:
+        """Return what the command asks for, and the velocity of the root."""
+        names = "forward, m/s", "lateral, m/s", "yaw, rad/s"
+        pairs = zip(state.command, self.velocity(state.robot), strict=True)
+        return dict(zip(names, pairs, strict=True))
 
     def deployment(self) -> Deployment:
         """Return what a controller outside the simulator needs to know."""
@@ -417,6 +426,7 @@ class VelocityTracking(AbstractEnv):
             action=action,
             last_action=state.last_action,
             contact=contact,
+            other_contact=contact[jnp.asarray(self.names.others)],
             landed=contact & ~state.contact,
             air_time=air_time,
             # The larger one, with a derivative where they are equal.

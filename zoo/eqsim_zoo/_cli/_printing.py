@@ -16,7 +16,7 @@ from ..runs.folders import env_name
 from ..runs.members import Members
 from ..skills.paths import SkillPaths
 from ..training import bootstrap_interval, interquartile_mean, Result
-from ..training.evaluation import Evaluation
+from ..training.evaluation import Evaluation, Tracking
 from ..training.train_resume import UnsavedError
 
 
@@ -68,6 +68,19 @@ def evaluation_table(members: Members, found: Evaluation) -> Table:
         share = f"{100 * found.terminated[member].mean():.0f} %"
         text = ", ".join(map(str, label.values()))
         table.add_row(text, *(f"{x:.4g}" for x in numbers), share)
+    return table
+
+
+def tracking_table(found: Tracking) -> Table:
+    """Return one row per quantity that commands ask for: the range of commands, the mean
+    absolute error, and that in each fifth of the range."""
+    fifths = [f"fifth {k}" for k in range(1, 6)]
+    table = plain_table("tracking error", "commands", "mean", *fifths)
+    errors = found.error()
+    for name, parts in found.by_command(len(fifths)).items():
+        bounds = f"{parts[0][0]:.2g} to {parts[-1][1]:.2g}"
+        own = [f"{error:.3f}" for _, _, error in parts]
+        table.add_row(name, bounds, f"{errors[name]:.3f}", *own)
     return table
 
 

@@ -25,7 +25,12 @@ from ..runs.metrics import Series, write_curves
 from ..skills.paths import default_skills, follow_skills
 from ..skills.plots import write_skills
 from ..training import load_run, Result
-from ..training.evaluation import episode_keys, evaluate_members, Evaluation
+from ..training.evaluation import (
+    episode_keys,
+    evaluate_members,
+    evaluate_tracking,
+    Evaluation,
+)
 from ..training.video import Episode, run_episode, write_episode
 from ._printing import (
     class_name,
@@ -37,6 +42,7 @@ from ._printing import (
     report,
     sentences,
     skill_line,
+    tracking_table,
 )
 
 
@@ -50,12 +56,14 @@ def evaluate_run(
     picture: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
-    """Evaluate the agents of a run and print their returns.
+    """Evaluate the agents of a run and print their returns, and errors of commands.
 
     For several seeds of one agent, the interquartile mean with a bootstrap interval is
-    printed as well. For agents that learn skills, as many further episodes, divided among
-    the skills, measure the accuracy with which skills are identified, and the paths of the
-    skills are plotted (`skills.png` in the folder).
+    printed as well. For tasks that follow commands, as many further episodes measure the
+    mean absolute error, also in each fifth of the range of commands. For agents that learn
+    skills, as many further episodes, divided among the skills, measure the accuracy with
+    which skills are identified, and the paths of the skills are plotted (`skills.png` in
+    the folder).
 
     Args:
         folder: folder of the run.
@@ -85,8 +93,16 @@ def evaluate_run(
         keys = episode_keys(run.members, lambda _: key, episodes)
         found = evaluate_members(run.members, run.state, where, keys, length)
     _show(screen, run, found)
-    notes = []
+    notes, errors = [], []
     with sentences():
+        for member in range(run.members.count):
+            agent, state = run.member(member)
+            tracking = evaluate_tracking(
+                agent, state, where, key, episodes=episodes, episode_length=length
+            )
+            if tracking is not None:
+                screen.print(tracking_table(tracking))
+                errors.append(tracking.error())
         for line in _skills(run, key, episodes):
             screen.print(line)
             notes.append(line)
@@ -96,7 +112,8 @@ def evaluate_run(
         write_episode(path, _episode(run, member, key) if member else first.result())
         screen.print(f"wrote {path}")
     if as_json:
-        print(json.dumps(report(run, found) | {"seed": seed, "skills": notes}))
+        others = {"seed": seed, "skills": notes, "tracking": errors}
+        print(json.dumps(report(run, found) | others))
 
 
 def read(folder: str, env: str | None, best: bool, last: bool) -> Result:

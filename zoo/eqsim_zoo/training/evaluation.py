@@ -29,6 +29,7 @@ from eqsim import (
     Timestep,
 )
 from eqsim.bridges import check_count, check_key, check_type
+from eqsim.wrappers import following_of
 
 from ..agents.skill_agent import AbstractSkillAgent
 from ..blocks.collecting import evaluation_env, evaluation_key
@@ -331,6 +332,87 @@ def _evaluation(kept: tuple) -> Evaluation:
     ended = np.any(taken & terminated, axis=-1)
     lengths = taken.sum(axis=-1)
     return Evaluation(total(reward), lengths, ended, *map(total, diversity))
+
+
+# Commands.
+
+
+@dataclasses.dataclass(frozen=True)
+class Tracking:
+    """How well an agent follows commands.
+
+    **Arguments:**
+
+    - `command`, `value`: what each step was asked for and what the robot did after it, by
+        name, with axes (episode, step).
+    - `valid`: true for steps of an episode.
+    """
+
+    command: dict[str, Float[np.ndarray, "episodes steps"]]
+    value: dict[str, Float[np.ndarray, "episodes steps"]]
+    valid: Bool[np.ndarray, "episodes steps"]
+
+    def error(self) -> dict[str, float]:
+        """Return the mean absolute error of each quantity."""
+        return {name: self._mean(name, self.valid) for name in self.command}
+
+    def by_command(self, parts: int = 5) -> dict[str, list[tuple[float, float, float]]]:
+        """Return the mean absolute error in each of `parts` equal parts of the range of
+        commands: lower and upper bound, and the error, NaN without commands."""
+        out = {}
+        for name, command in self.command.items():
+            given = command[self.valid]
+            edges = np.linspace(given.min(), given.max(), parts + 1)
+            place = np.clip(np.searchsorted(edges, command, "right") - 1, 0, parts - 1)
+            own = [self._mean(name, self.valid & (place == k)) for k in range(parts)]
+            out[name] = list(zip(edges[:-1].tolist(), edges[1:].tolist(), own))
+        return out
+
+    def _mean(self, name: str, where: np.ndarray) -> float:
+        gap = np.abs(self.value[name] - self.command[name])[where]
+        return float(gap.mean()) if gap.size else float("nan")
+
+
+def evaluate_tracking(
+    agent: AbstractAgent,
+    state: Any,
+    env: AbstractEnv,
+    key: PRNGKeyArray,
+    *,
+    episodes: int = 32,
+    episode_length: int = 1000,
+) -> Tracking | None:
+    """Run episodes like `evaluate`, and return how well commands are followed; None if the
+    task is not `eqsim.envs.Commanded`.
+
+    **Raises:** `ValueError` if a number is not positive, or `env` resets itself.
+    """
+    episode = _episode(env, episodes, episode_length)
+    check_key(key)
+    following = lambda state: following_of(episode, state)
+    first, _ = eqx.filter_eval_shape(episode.reset, key)
+    if eqx.filter_eval_shape(following, first) is None:
+        return None
+    kept, last = eqsim.rollout(
+        episode,
+        agent_policy(agent, state),
+        jr.split(key, episodes),
+        episode_length,
+        stop=_done,
+        collect=lambda state, _, timestep: (following(state), timestep.done),
+        throw=False,
+    )
+    found, done = jax.tree_util.tree_map(np.asarray, kept)
+    # What the robot does after a step is in the state before the next one.
+    after = eqx.filter_jit(eqx.filter_vmap(following))(last[0])
+    command = {name: asked for name, (asked, _) in found.items()}
+    value = {
+        name: np.concatenate([did[:, 1:], np.asarray(after[name][1])[:, None]], axis=1)
+        for name, (_, did) in found.items()
+    }
+    valid = np.ones_like(done)
+    valid[:, 1:] = ~np.maximum.accumulate(done, axis=1)[:, :-1]
+    return Tracking(command, value, valid)
 
 
 class Evaluator:
