@@ -15,6 +15,7 @@ from quadruped import robot
 
 import eqsim
 from eqsim.testing import parametrize_with_checks
+from eqsim.wrappers import reflection_of, TimeLimit
 from eqsim_zoo import runs
 
 
@@ -117,10 +118,11 @@ def test_terms_are_their_equations(getkey):
 
 def test_terms_have_derivatives_at_rest(getkey):
     """At zero velocities, actions and deviations, where norms have kinks."""
-    flags = ("contact", "landed", "moving", "fallen")
+    flags = ("contact", "other_contact", "landed", "moving", "fallen")
     start = motion(getkey)._asdict()
     zero = {k: x if k in flags else 0.0 * x for k, x in start.items()}
-    zero["swing_height"] = start["swing_height"]
+    for name in ("swing_height", "torque_limit"):
+        zero[name] = start[name]
 
     def total(numbers):
         now = loco.Motion(**{**zero, **numbers})
@@ -165,6 +167,21 @@ def test_the_reflection_of_a_step_is_a_step(getkey):
         np.testing.assert_allclose(
             mirrored(env, state).robot.qd, other.robot.qd, atol=1e-6
         )
+
+
+def test_the_reflection_is_known_inside_transformations():
+    env = quiet()
+    inside = eqx.filter_jit(lambda env: reflection_of(TimeLimit(env, 5)))(env)
+    assert inside == env.reflection()
+    assert env.names.others == (1, 0, 3, 2)
+
+
+def test_commands_and_velocities_have_names(getkey):
+    env = quiet()
+    state, _ = env.reset(getkey())
+    asked, does = zip(*env.following(state).values())
+    np.testing.assert_array_equal(asked, state.command)
+    np.testing.assert_array_equal(does, env.velocity(state.robot))
 
 
 def test_the_velocity_of_a_thrown_robot():
