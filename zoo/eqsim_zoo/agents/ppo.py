@@ -217,7 +217,7 @@ class PPO(AbstractProximalAgent):
     - `policy_hidden`, `value_hidden`: hidden layer sizes of the network.
     - `levels`: number of discrete values per actuator; 0 for continuous actions.
     - `symmetric`: true for a policy and a value that are symmetric under the `reflection`
-        of the task, see `blocks.SymmetricNetwork`.
+        of the task, see `blocks.networks.SymmetricNetwork`.
 
     ??? cite "Reference"
         Schulman et al., *Proximal policy optimization algorithms*, 2017, equation 9.
