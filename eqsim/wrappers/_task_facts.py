@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import jax
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from ..envs import (
@@ -72,7 +72,7 @@ def reflection_of(env: AbstractEnv) -> Reflection:
         )
     found = task.reflection()
     bounds = env.action_range
-    if isinstance(bounds, jax.core.Tracer):
+    if isinstance(bounds, Tracer):
         return found
     low, high = np.asarray(bounds).T
     index, sign = np.array(found.action.index), np.array(found.action.sign)
@@ -105,7 +105,7 @@ def following_of(
     return env.following(state) if isinstance(env, Commanded) else None
 
 
-def _unchanged(env: AbstractEnv, what: str) -> Any:
+def _unchanged(env: AbstractEnv, what: str) -> AbstractEnv:
     """Return the task inside wrappers, none of which changes what policies see and do."""
     *wrappers, task = nested_envs(env)
     for wrapper in wrappers:

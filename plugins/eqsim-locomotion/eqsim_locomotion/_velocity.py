@@ -53,8 +53,8 @@ WEIGHTS = {
     "track_yaw_rate": 0.75,
     "progress": 1.5,
     "vertical_velocity": -1.0,
-    "tilt_rate": -0.15,
-    "tilt": -5.0,
+    "tilt_rate": -0.25,
+    "tilt": -8.0,
     "pose": -0.1,
     "torques": -0.08,
     "joint_acceleration": -1e-7,
@@ -64,7 +64,7 @@ WEIGHTS = {
     "slip": -0.05,
     "joint_limits": -1.0,
     "stand_still": -0.2,
-    "fallen": -300.0,
+    "fallen": -450.0,
 }
 """Default weights of the reward terms of `VelocityTracking`, per second."""
 
