@@ -43,7 +43,7 @@ from ._symmetry import (
     SignedPermutation as SignedPermutation,
     Symmetric as Symmetric,
 )
-from ._task import AbstractTask as AbstractTask, Commanded as Commanded
+from ._task import AbstractTask as AbstractTask, TracksCommands as TracksCommands
 from ._walkers import (
     Ant as Ant,
     HalfCheetah as HalfCheetah,

@@ -7,10 +7,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree
 
 from ..kinematics import forward
 from ..model import JointKind, System
+
+
+def _integers(x: Any) -> tuple[int, ...]:
+    return tuple(int(i) for i in x)
 
 
 class SignedPermutation(eqx.Module):
@@ -20,10 +25,33 @@ class SignedPermutation(eqx.Module):
 
     - `index`: the entry $p_i$ that becomes each entry.
     - `sign`: its factor $s_i$, 1 or -1.
+
+    **Raises:** `ValueError` if an entry is missing or there twice, or a factor is another
+    number.
     """
 
-    index: tuple[int, ...] = eqx.field(static=True)
-    sign: tuple[int, ...] = eqx.field(static=True)
+    index: tuple[int, ...] = eqx.field(static=True, converter=_integers)
+    sign: tuple[int, ...] = eqx.field(static=True, converter=_integers)
+
+    def __check_init__(self):
+        n = len(self.index)
+        if sorted(self.index) != list(range(n)):
+            raise ValueError(
+                f"`SignedPermutation.index` must have each of 0 to {n - 1} once, got "
+                f"{self.index}."
+            )
+        if len(self.sign) != n or not {*self.sign} <= {1, -1}:
+            raise ValueError(
+                f"`SignedPermutation.sign` must be {n} numbers that are 1 or -1, one per "
+                f"entry of `index`, got {self.sign}."
+            )
+
+    @property
+    def is_own_inverse(self) -> bool:
+        """True if the map, applied twice, changes nothing."""
+        back = [self.index[i] for i in self.index]
+        signs = [s * self.sign[i] for s, i in zip(self.sign, self.index)]
+        return back == list(range(len(back))) and all(s == 1 for s in signs)
 
     def __call__(self, x: Float[Array, "*batch n"]) -> Float[Array, "*batch n"]:
         sign = jnp.asarray(self.sign, x.dtype)
@@ -50,12 +78,23 @@ class Reflection(eqx.Module):
     - `obs`: maps of the vectors of an observation, in the same structure.
     - `action`: map of actions.
 
+    **Raises:** `ValueError` if a map is not its own inverse.
+
     ??? cite "Reference"
         Abdolhosseini et al., *On learning symmetric locomotion*, 2019, section 4.
     """
 
     obs: PyTree[Any]
     action: SignedPermutation
+
+    def __check_init__(self):
+        is_map = lambda x: isinstance(x, SignedPermutation)
+        for each in jax.tree_util.tree_leaves((self.obs, self.action), is_leaf=is_map):
+            if is_map(each) and not each.is_own_inverse:
+                raise ValueError(
+                    "A reflection, applied twice, changes nothing; that is not so for "
+                    f"{each}. Give both entries of a pair the same sign."
+                )
 
     def reflect_obs(self, obs: PyTree[Array]) -> PyTree[Array]:
         """Reflect observations.
@@ -94,7 +133,8 @@ class Symmetric(Protocol):
     """A task that has a reflection."""
 
     def reflection(self) -> Reflection:
-        """Return the reflection of observations and actions."""
+        """Return the reflection of observations and actions. It is called inside
+        transformations, where the numbers of the robot are not known."""
         ...
 
 
@@ -142,10 +182,16 @@ def reflect_joints(
     - `q`: coordinates in which it is symmetric, with x forward.
     - `joints`: names of hinges.
 
-    **Raises:** `ValueError` if a joint is no hinge, or the axes of two sides are not mirror
-    images.
+    **Raises:** `ValueError` if a joint is no hinge, the axes of two sides are not mirror
+    images, or the numbers of the robot are not known, as inside a transformation.
     """
-    rot = np.asarray(forward(sys, jnp.asarray(q)).rot)
+    if any(isinstance(x, Tracer) for x in jax.tree_util.tree_leaves((sys, q))):
+        raise ValueError(
+            "`reflect_joints` needs the numbers of the robot, which are not known inside a "
+            "transformation. Call it in `__init__`, and keep the result in a static field."
+        )
+    with jax.ensure_compile_time_eval():
+        rot = np.asarray(forward(sys, jnp.asarray(q)).rot)
     axes = {}
     for name in joints:
         joint = sys.joint(name)

@@ -117,12 +117,12 @@ class AbstractTask(AbstractEnv):
 
 
 @runtime_checkable
-class Commanded(Protocol):
-    """A task that follows commands."""
+class TracksCommands(Protocol):
+    """A task that tracks commands."""
 
-    def following(
+    def tracking(
         self, state: Any
     ) -> dict[str, tuple[Float[Array, ""], Float[Array, ""]]]:
-        """Return, by names with units, what a state asks for in its next step, and what
-        the robot does in it."""
+        """Return pairs by name with unit: the target of the next step, and the value in
+        this state. A target is compared with the value after the step."""
         ...

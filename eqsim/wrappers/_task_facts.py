@@ -1,7 +1,9 @@
-"""What a task tells inside wrappers: its deployment, its reflection, how it follows commands."""
+"""Optional methods of tasks, inside wrappers: deployment, reflection, tracking."""
 
 from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
@@ -9,13 +11,14 @@ from jaxtyping import Array, Float
 from ..envs import (
     AbstractEnv,
     check_deployment,
-    Commanded,
     Deployable,
     Deployment,
     Reflection,
     Symmetric,
+    TracksCommands,
 )
 from ._actions import ScaleAction
+from ._episodes import episode_robot
 from ._observations import (
     NormalizeObservation,
     Pixels,
@@ -61,48 +64,61 @@ def reflection_of(env: AbstractEnv) -> Reflection:
     """Return the `reflection()` of the task of an environment.
 
     **Raises:** `ValueError` if the task has no method `reflection`, its action range is not
-    symmetric (inside a transformation this is not known), or a wrapper changes what a policy
-    observes or what its actions mean.
+    symmetric, or a wrapper changes what a policy observes or what its actions mean. Traced
+    ranges are not checked.
     """
     task = _unchanged(env, "reflection")
     if not isinstance(task, Symmetric):
         raise ValueError(
-            f"`{type(task).__name__}` does not say what its reflection is. Give it a method "
+            f"`{type(task).__name__}` has no reflection. Give it a method "
             "`reflection() -> eqsim.envs.Reflection`."
         )
     found = task.reflection()
-    bounds = env.action_range
+    index, nu = found.action.index, env.sys.nu
+    if len(index) != nu:
+        raise ValueError(
+            f"The reflection of `{type(task).__name__}` is that of {len(index)} actions, but "
+            f"the robot has {nu} controls. Map each of them."
+        )
+    with jax.ensure_compile_time_eval():
+        bounds = task.action_range
     if isinstance(bounds, Tracer):
         return found
-    low, high = np.asarray(bounds).T
-    index, sign = np.array(found.action.index), np.array(found.action.sign)
-    other = np.where(sign > 0, low[index], -high[index])
-    if not np.allclose(other, low, equal_nan=False):
-        k = int(np.argmax(~np.isclose(other, low)))
+    bounds, sign = np.asarray(bounds), np.array(found.action.sign)[:, None]
+    other = bounds[np.array(index)]
+    other = np.where(sign > 0, other, -other[:, ::-1])
+    for k in np.flatnonzero(~np.isclose(other, bounds).all(axis=1)):
         names = env.sys.actuators.ctrl_names
         raise ValueError(
             f"The action range of `{type(task).__name__}` is not symmetric: that of "
-            f"{names[k]!r} is {low[k]:g} to {high[k]:g}, and the reflection of that of "
-            f"{names[index[k]]!r} begins at {other[k]:g}. Make the ranges mirror images."
+            f"{names[k]!r} is {bounds[k].tolist()}, and that of {names[index[k]]!r} in the "
+            f"mirror {other[k].tolist()}. Make them equal."
         )
     return found
 
 
-def following_of(
+def tracking_of(
     env: AbstractEnv, state: Any
 ) -> dict[str, tuple[Float[Array, ""], Float[Array, ""]]] | None:
-    """Return what the task of an environment is asked for and does, see
-    `eqsim.envs.Commanded`; None if it follows no commands.
+    """Return the targets and values of the task of an environment, see
+    `eqsim.envs.TracksCommands`, with the robot of the episode; None if it tracks no
+    commands.
 
     **Arguments:**
 
     - `state`: state of the environment.
     """
+    sys = episode_robot(env, state)
     while isinstance(env, AbstractWrapper):
         if isinstance(env, AbstractStateful):
             state = state.inner
         env = env.env
-    return env.following(state) if isinstance(env, Commanded) else None
+    if not isinstance(env, TracksCommands):
+        return None
+    if sys is env.sys:
+        return env.tracking(state)
+    task: Any = eqx.tree_at(lambda task: task.sys, env, sys)
+    return task.tracking(state)
 
 
 def _unchanged(env: AbstractEnv, what: str) -> AbstractEnv:

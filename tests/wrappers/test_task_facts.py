@@ -1,6 +1,8 @@
-"""Deployments and reflections of tasks, inside wrappers too."""
+"""Deployment, reflection and tracking of tasks, inside wrappers too."""
 
+import equinox as eqx
 import jax.numpy as jnp
+import jax.random as jr
 import pytest
 from toys import Rail
 
@@ -15,12 +17,15 @@ from eqsim.envs import (
 )
 from eqsim.wrappers import (
     ActionRepeat,
+    ClipAction,
     deployment_of,
+    DomainRandomization,
     NoisyObservation,
     reflection_of,
     ScaleAction,
     StackObservation,
     TimeLimit,
+    tracking_of,
 )
 
 
@@ -92,13 +97,15 @@ class Mirrored(Rail):
     """A task that has a reflection."""
 
     low: float
+    sign: int = eqx.field(static=True)
 
-    def __init__(self, low=-1.0):
+    def __init__(self, low=-1.0, sign=-1):
         super().__init__()
-        self.low = low
+        self.low, self.sign = low, sign
 
     def reflection(self):
-        return REFLECTION
+        swap = SignedPermutation((1, 0), (self.sign, self.sign))
+        return Reflection(SignedPermutation.join([swap, swap]), swap)
 
     @property
     def action_range(self):
@@ -108,12 +115,62 @@ class Mirrored(Rail):
 def test_wrappers_keep_a_reflection_or_refuse():
     assert isinstance(Mirrored(), Symmetric) and not isinstance(Rail(), Symmetric)
     assert reflection_of(TimeLimit(Mirrored(), 5)) == REFLECTION
+    assert reflection_of(Mirrored(sign=1)).action.sign == (1, 1)
     with pytest.raises(ValueError, match="so the reflection of `Mirrored` does not"):
         reflection_of(StackObservation(Mirrored(), 2))
-    with pytest.raises(ValueError, match="`Rail` does not say what its reflection is"):
+    with pytest.raises(ValueError, match="`Rail` has no reflection. Give it a method"):
         reflection_of(Rail())
-    with pytest.raises(ValueError, match="not symmetric: that of .* is -2 to 1, .* -1"):
-        reflection_of(Mirrored(-2.0))
+
+
+@pytest.mark.parametrize("sign", (1, -1))
+def test_action_ranges_are_mirror_images(sign):
+    with pytest.raises(ValueError, match=r"not symmetric: that of .*\[-2.0, 1.0\]"):
+        reflection_of(ClipAction(Mirrored(-2.0, sign)))
+    with pytest.raises(ValueError, match="not symmetric"):
+        eqx.filter_eval_shape(lambda: reflection_of(Mirrored(-2.0, sign)))
+
+
+@pytest.mark.parametrize(
+    "index, sign, message",
+    (
+        ((0, 0), (1, 1), "each of 0 to 1 once"),
+        ((1, 2), (1, 1), "each of 0 to 1 once"),
+        ((1, 0), (1,), "2 numbers"),
+        ((1, 0), (1, 2), "1 or -1"),
+    ),
+)
+def test_wrong_permutations(index, sign, message):
+    with pytest.raises(ValueError, match=message):
+        SignedPermutation(index, sign)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    (
+        SignedPermutation((1, 0), (1, -1)),
+        SignedPermutation((1, 2, 0), (1, 1, 1)),
+    ),
+)
+def test_reflections_are_their_own_inverse(wrong):
+    for parts in ((wrong, SWAP), ({"obs": SWAP, "other": wrong}, SWAP), (SWAP, wrong)):
+        with pytest.raises(ValueError, match="applied twice, changes nothing"):
+            Reflection(*parts)
+
+
+def test_tracking_is_that_of_the_robot_of_the_episode():
+    class Weighed(Rail):
+        def tracking(self, state):
+            return {"m, kg": (self.sys.links.mass[0], state.q[0])}
+
+    heavier = lambda key, sys: eqx.tree_at(
+        lambda s: s.links.mass, sys, sys.links.mass * (1.0 + jr.uniform(key))
+    )
+    env = TimeLimit(DomainRandomization(Weighed(), heavier), 5)
+    state, _ = env.reset(jr.key(0))
+    found = tracking_of(env, state)["m, kg"]
+    assert found[0] == env.env.robot(state.inner).links.mass[0] != env.sys.links.mass[0]
+    assert found[1] == env.physics(state).q[0]
+    assert tracking_of(TimeLimit(Rail(), 5), state) is None
 
 
 def test_features_of_a_reflection_are_in_the_order_of_names():

@@ -53,49 +53,54 @@ def test_is_a_plain_loop(state):
     assert np.array_equal(again.returns, found.returns)
 
 
-class Followed(Rail):
-    """Asks each mass for the velocity that is its place: another one at each step."""
+class Tracked(Rail):
+    """The target of the first mass is a velocity: its place, another one at each step."""
 
-    def following(self, state):
-        return {
-            "first, m/s": (state.q[0], state.qd[0]),
-            "both": (state.q[1], state.q[1]),
-        }
+    def tracking(self, state):
+        return {"v, m/s": (state.q[0], state.qd[0]), "x, m": (state.q[1], state.q[1])}
 
 
-def test_errors_of_commands_are_those_of_a_plain_loop(state):
-    """What a step was asked for is compared with what it led to."""
-    key, env = jax.random.key(5), Followed(edge=0.7, noise=0.2)
-    options = {"episodes": 4, "episode_length": LENGTH}
-    found = evaluate_tracking(AGENT, state, env, key, **options)
+@pytest.mark.parametrize("number", (1, 2))
+def test_errors_of_tracking_are_those_of_a_plain_loop(number, state):
+    """A target is compared with the value after the step."""
+    env = Tracked(edge=0.7, noise=0.2)
+    members = members_of([AGENT, Search(rate=1.0)][:number], 0, 1)
+    if number == 2:
+        state = jax.tree.map(lambda x: jnp.stack([x, x]), state)
+    keys = episode_keys(members, lambda _: jax.random.key(5), 4)
+    found = evaluate_tracking(members, state, env, keys, LENGTH)
+    assert len(found) == number
     reset, step = eqx.filter_jit(env.reset), eqx.filter_jit(env.step)
-    act, gaps = jax.jit(lambda obs: AGENT.act(state, obs)), []
-    for number, one in enumerate(jax.random.split(key, 4)):
-        now, timestep = reset(jax.random.split(one)[0])
+    one = members.pick(state, 0)
+    act, gaps = jax.jit(lambda obs: AGENT.act(one, obs)), []
+    for row, key in enumerate(jax.random.split(jax.random.key(5), 4)):
+        now, timestep = reset(jax.random.split(key)[0])
         steps = 0
         while steps < LENGTH and not timestep.terminated:
-            asked = now.q[0]
+            target = now.q[0]
             now, timestep = step(now, act(timestep.obs))
-            np.testing.assert_allclose(
-                found.command["first, m/s"][number, steps], asked
-            )
-            gaps.append(abs(float(now.qd[0] - asked)))
+            np.testing.assert_allclose(found[0].target["v, m/s"][row, steps], target)
+            gaps.append(abs(float(now.qd[0] - target)))
             steps += 1
-        assert found.valid[number].sum() == steps
-    np.testing.assert_allclose(found.error()["first, m/s"], np.mean(gaps), rtol=1e-6)
-    assert found.error()["both"] > 0.0
-    assert evaluate_tracking(AGENT, state, RAIL, key, **options) is None
+        assert found[0].valid[row].sum() == steps
+    for each in found:
+        np.testing.assert_allclose(each.error()["v, m/s"], np.mean(gaps), rtol=1e-6)
+    assert found[0].error()["x, m"] > 0.0
+    assert evaluate_tracking(members, state, RAIL, keys, LENGTH) == []
 
 
-def test_errors_by_command():
-    command = np.array([[-1.0, -0.6, 0.0, 0.9, 1.0, 7.0]])
+def test_errors_by_target():
+    target = np.array([[-1.0, -0.6, 0.0, 0.9, 1.0, 7.0]])
     valid = np.array([[True] * 5 + [False]])
-    found = Tracking({"v": command}, {"v": command + [0.1, 0.3, 1, -2, 4, 9]}, valid)
-    low, high, error = zip(*found.by_command(4)["v"])
+    value = target + [0.1, 0.3, 1, -2, 4, 9]
+    found = Tracking({"v": target, "w": 0 * target}, {"v": value, "w": value}, valid)
+    low, high, error = zip(*found.by_target(4)["v"])
     np.testing.assert_allclose(low, [-1.0, -0.5, 0.0, 0.5])
     np.testing.assert_allclose(high, [-0.5, 0.0, 0.5, 1.0])
     np.testing.assert_allclose(error, [0.2, np.nan, 1.0, 3.0])
     np.testing.assert_allclose(found.error()["v"], 7.4 / 5)
+    ((low, high, error),) = found.by_target(4)["w"]
+    assert low == high == 0.0 and error == found.error()["w"]
 
 
 @pytest.mark.slow

@@ -161,3 +161,7 @@ def test_symmetric_network(shown, getkey):
 def test_symmetric_networks_have_pairs_of_units():
     with pytest.raises(ValueError, match="even number of units.*got 5"):
         SymmetricNetwork.create(jr.key(0), SIZES, SEEN)
+    with pytest.raises(ValueError, match="input must have 4 entries, got 3"):
+        SymmetricNetwork.create(jr.key(0), (4, 2, 2), SEEN)
+    with pytest.raises(ValueError, match="output must have 3 entries, got 2"):
+        SymmetricNetwork.create(jr.key(0), (3, 2, 3), SEEN, SHOWN)

@@ -1,5 +1,7 @@
 """PPO computes what its paper says, knows what follows a time limit, and learns."""
 
+import importlib.util
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,13 +16,15 @@ from toys import Rail
 from eqsim import AutoReset, TimeLimit
 from eqsim.envs import Reflection, SignedPermutation
 from eqsim.testing import parametrize_with_checks, probes
-from eqsim_zoo import PPO
-from eqsim_zoo.agents.ppo import ppo_loss, PPOBatch
+from eqsim.wrappers import PrivilegedObservation
+from eqsim_zoo import load_run, PPO, Run, train
+from eqsim_zoo.agents.ppo import PPOBatch
 from eqsim_zoo.blocks.collecting import collect
 from eqsim_zoo.blocks.hyperparameters import adapted_pace, linear_schedule
-from eqsim_zoo.blocks.networks import Activation, Learner
+from eqsim_zoo.blocks.networks import Activation, Learner, Vectors
 from eqsim_zoo.blocks.observations import normalize
-from eqsim_zoo.blocks.returns import in_value_units, value_units
+from eqsim_zoo.blocks.returns import in_value_units, ppo_loss, value_units
+from eqsim_zoo.export import export_policy
 from eqsim_zoo.vision import Images, SmallCNN
 
 
@@ -382,27 +386,49 @@ def test_activation_and_epsilon_are_options():
 
 
 class Mirrored(Rail):
-    """Two masses whose mirror image is the other mass on the other side."""
+    """Two masses whose mirror image is the other mass on the other side; in parts, the
+    observation is a dictionary."""
+
+    parts: bool = eqx.field(static=True)
+
+    def __init__(self, parts=False):
+        super().__init__()
+        self.parts = parts
+
+    def observe(self, state, action):
+        if not self.parts:
+            return super().observe(state, action)
+        return {"v": state.qd, "sum": jnp.sum(state.q)[None], "q": state.q}
 
     def reflection(self):
         swap = SignedPermutation((1, 0), (-1, -1))
-        return Reflection(SignedPermutation.join([swap, swap]), swap)
+        whole = SignedPermutation.join([swap, swap])
+        parts = {"v": swap, "sum": SignedPermutation((0,), (-1,)), "q": swap}
+        return Reflection(parts if self.parts else whole, swap)
 
     @property
     def action_range(self):
         return jnp.array([[-1.0, 1.0]] * 2)
 
 
-def test_symmetric_policies_stay_symmetric(getkey):
-    agent, env = PPO(**QUICK, symmetric=True), AutoReset(TimeLimit(Mirrored(), 20))
-    reflection, obs = env.env.env.reflection(), jr.normal(getkey(), (4,))
+@pytest.mark.parametrize("parts", (False, True), ids=("vector", "parts"))
+def test_symmetric_policies_stay_symmetric(parts, getkey):
+    inputs = Vectors(actor_parts=("v", "sum")) if parts else Vectors()
+    agent = PPO(**QUICK, symmetric=True, inputs=inputs)
+    env = AutoReset(TimeLimit(Mirrored(parts), 20))
+    reflection = env.env.env.reflection()
     before = init(agent, getkey(), env)
+    obs = jax.tree.map(
+        lambda x: jr.normal(getkey(), x.shape[1:], x.dtype), before.running.obs
+    )
     state, _ = iterate(agent, before, env)
     networks = state.learner.model
     assert not tree_allclose(networks.policy, before.learner.model.policy)
     seen = normalize(state.statistics, obs)
     turned = normalize(state.statistics, reflection.reflect_obs(obs))
-    np.testing.assert_allclose(turned, reflection.reflect_obs(seen), atol=1e-6)
+    expected = reflection.reflect_obs(seen)
+    for x, y in zip(jax.tree.leaves(turned), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-6)
     for found, other in (
         (agent.act(state, obs), agent.act(state, reflection.reflect_obs(obs))),
         (networks.distribution(seen).mean, networks.distribution(turned).mean),
@@ -413,9 +439,30 @@ def test_symmetric_policies_stay_symmetric(getkey):
     np.testing.assert_allclose(networks.value(turned), networks.value(seen), atol=1e-6)
 
 
+@pytest.mark.slow
+def test_symmetric_policies_of_several_members_are_trained_and_exported(tmp_path):
+    """In double precision as well, with the numbers of the agent in the file."""
+    agent = PPO(**QUICK | {"num_envs": 8}, symmetric=True)
+    run = Run(agent, Mirrored(), 128, num_seeds=2, turns=2, evaluations=0)
+    result = train(run, out=tmp_path / "run")
+    again = load_run(tmp_path / "run", env=Mirrored())
+    obs, reflection = jr.normal(jr.key(0), (4,)), Mirrored().reflection()
+    for member in range(2):
+        agent, state = again.member(member)
+        there = agent.act(state, reflection.reflect_obs(obs))
+        np.testing.assert_allclose(there, reflection.action(agent.act(state, obs)))
+    export_policy(agent, state, Mirrored(), tmp_path / "policy.py", format="numpy")
+    spec = importlib.util.spec_from_file_location("policy", tmp_path / "policy.py")
+    policy = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(policy)
+    exported = policy.act(np.asarray(obs, np.float32))
+    np.testing.assert_allclose(exported, agent.act(state, obs), atol=1e-5)
+    assert result.counters.steps == again.counters.steps
+
+
 def test_symmetric_policies_need_a_reflection():
     key = jr.key(0)
-    with pytest.raises(ValueError, match="`Rail` does not say what its reflection"):
+    with pytest.raises(ValueError, match="`Rail` has no reflection"):
         PPO(**QUICK, symmetric=True).init(key, AutoReset(Rail()))
     with pytest.raises(ValueError, match="does not go with `levels`"):
         PPO(**QUICK, symmetric=True, levels=5)
@@ -424,3 +471,6 @@ def test_symmetric_policies_need_a_reflection():
     with pytest.raises(ValueError, match="even number of units"):
         agent = PPO(**QUICK, symmetric=True, policy_hidden=(5,))
         agent.init(key, AutoReset(Mirrored()))
+    known = PrivilegedObservation(Mirrored(), lambda sys, state: state.q)
+    with pytest.raises(ValueError, match="A wrapper has changed the observation"):
+        PPO(**QUICK, symmetric=True).init(key, AutoReset(known))

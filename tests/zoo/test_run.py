@@ -311,7 +311,7 @@ def test_presets(monkeypatch):
 
 
 # Of eqsim-locomotion, whose tests find these environments.
-OF_PLUGINS = "go1_velocity", "go2_velocity"
+OF_PLUGINS = "a1_velocity", "go1_velocity", "go2_velocity"
 
 
 @pytest.mark.parametrize("names", presets(), ids="-".join)

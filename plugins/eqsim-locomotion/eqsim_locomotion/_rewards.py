@@ -137,7 +137,7 @@ def joint_limits(now: Motion) -> Float[Array, ""]:
 
 
 def torques(now: Motion) -> Float[Array, ""]:
-    r"""$\sum_j (\tau_j / \tau_{\max,j})^2$: of robots of any size."""
+    r"""$\sum_j (\tau_j / \tau_{\max,j})^2$, with the torque limits $\tau_{\max,j}$."""
     return jnp.sum((now.torque / now.torque_limit) ** 2)
 
 
@@ -164,9 +164,9 @@ def air_time(now: Motion) -> Float[Array, ""]:
 
 
 def alternation(now: Motion) -> Float[Array, ""]:
-    """Share of the feet of which either they or those on the other side touch, but not both,
-    if the command is to move: 1 in a walk, run or trot, 0 if the robot stands, hops or
-    bounds."""
+    """Share of the feet that touch while the foot on the other side does not, or the reverse;
+    0 without a command to move. It is 1 in a trot without flight, and 0 in standing, in
+    flight and in bounding."""
     one = now.contact != now.other_contact
     return jnp.where(now.moving, jnp.mean(one, dtype=now.height.dtype), 0.0)
 

@@ -6,7 +6,6 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jax.errors import TracerArrayConversionError
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from eqsim import (
@@ -141,8 +140,8 @@ class VelocityTracking(AbstractEnv):
     - `commands`: the commands.
     - `soft_limit`: length of the soft range of a joint, as a fraction of its range.
 
-    **Raises:** `ValueError` if the robot does not have what its description names, or a part
-    or a term does not exist.
+    **Raises:** `ValueError` if the robot does not have what its description names or a term
+    needs, or a part or a term does not exist.
 
     ??? cite "Reference"
         Rudin et al., *Learning to walk in minutes using massively parallel deep
@@ -207,8 +206,9 @@ class VelocityTracking(AbstractEnv):
         joints = self.names.joints
         try:  # Now, as numbers of the robot are not known inside a transformation.
             self.mirror = reflect_joints(self.sys, self.start, joints)
-        except (ValueError, TracerArrayConversionError):
+        except ValueError:
             self.mirror = None
+        self._check_terms(robot)
         dtype = self.pose.dtype
         self.action_scale = jnp.asarray(
             by_joint(robot.action_scale, joints, "action_scale"), dtype
@@ -220,16 +220,37 @@ class VelocityTracking(AbstractEnv):
         self.fallen = as_array(robot.fallen)
         self.soft_limit = as_array(soft_limit)
 
+    def _check_terms(self, robot: Robot) -> None:
+        """Raise `ValueError` for terms that need what the robot does not have."""
+        actuators, feet = self.sys.actuators, robot.feet
+        free = zip(actuators.names, actuators.force_limited, strict=True)
+        free = [name for name, limited in free if not limited]
+        alone = [name for k, name in enumerate(feet) if self.names.others[k] == k]
+        for term, lacking, what in (
+            ("torques", free, "actuators with a torque limit (`forcerange`)"),
+            (
+                "alternation",
+                alone,
+                "feet whose names differ by side, as left and right",
+            ),
+        ):
+            if term in self.weights and lacking:
+                raise ValueError(
+                    f"The reward term {term!r} needs {what}, unlike "
+                    f"{', '.join(map(repr, lacking))}. Leave it out of `weights`, or change "
+                    "the robot."
+                )
+
     def velocity(self, robot: State) -> Float[Array, "3"]:
         """Return what commands ask for: forward and lateral velocity of the root in its own
         axes, m/s, and its yaw rate, rad/s."""
         linear, angular, *_ = self._root(robot)
         return jnp.stack([linear[0], linear[1], angular[2]])
 
-    def following(
+    def tracking(
         self, state: VelocityState
     ) -> dict[str, tuple[Float[Array, ""], Float[Array, ""]]]:
-        """Return what the command asks for, and the velocity of the root."""
+        """Return the command and the velocity of the root."""
         names = "forward, m/s", "lateral, m/s", "yaw, rad/s"
         pairs = zip(state.command, self.velocity(state.robot), strict=True)
         return dict(zip(names, pairs, strict=True))
@@ -422,7 +443,7 @@ class VelocityTracking(AbstractEnv):
             beyond=positive_part(low - angles) + positive_part(angles - high),
             pose_weights=self.pose_weights,
             torque=solved.actuator_force,
-            torque_limit=self.sys.actuators.force_range[:, 1],
+            torque_limit=jnp.max(jnp.abs(self.sys.actuators.force_range), axis=1),
             action=action,
             last_action=state.last_action,
             contact=contact,

@@ -176,10 +176,38 @@ def test_the_reflection_is_known_inside_transformations():
     assert env.names.others == (1, 0, 3, 2)
 
 
+def test_a_robot_without_mirror_image_has_no_reflection():
+    sys = noisy().sys
+    axis = sys.joints.axis.at[sys.joint("FL_knee").index].set(
+        jnp.array([0.6, 0.8, 0.0])
+    )
+    crooked = eqx.tree_at(lambda s: s.joints.axis, sys, axis)
+    env = loco.VelocityTracking(robot(), crooked)
+    with pytest.raises(ValueError, match="'FL_knee' and 'FR_knee' are no mirror"):
+        env.reflection()
+
+
+def test_terms_that_the_robot_cannot_have():
+    """Torques without limits, and feet without another side, unless they have no weight."""
+    sys = noisy().sys
+    free = dataclasses.replace(sys.actuators, force_limited=(False,) * sys.nu)
+    free = eqx.tree_at(lambda s: s.actuators, sys, free)
+    with pytest.raises(
+        ValueError, match="'torques' needs actuators with a torque limit"
+    ):
+        loco.VelocityTracking(robot(), free)
+    alone = robot(feet=("FL", "RR"))
+    with pytest.raises(
+        ValueError, match="'alternation' needs feet .* unlike 'FL', 'RR'"
+    ):
+        loco.VelocityTracking(alone)
+    loco.VelocityTracking(alone, free, weights={"progress": 1.0})
+
+
 def test_commands_and_velocities_have_names(getkey):
     env = quiet()
     state, _ = env.reset(getkey())
-    asked, does = zip(*env.following(state).values())
+    asked, does = zip(*env.tracking(state).values())
     np.testing.assert_array_equal(asked, state.command)
     np.testing.assert_array_equal(does, env.velocity(state.robot))
 

@@ -1,7 +1,7 @@
 """Output of the commands: errors as sentences, tables, and results as JSON."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -71,17 +71,24 @@ def evaluation_table(members: Members, found: Evaluation) -> Table:
     return table
 
 
-def tracking_table(found: Tracking) -> Table:
-    """Return one row per quantity that commands ask for: the range of commands, the mean
-    absolute error, and that in each fifth of the range."""
-    fifths = [f"fifth {k}" for k in range(1, 6)]
-    table = plain_table("tracking error", "commands", "mean", *fifths)
+def tracking_table(label: str, found: Tracking) -> Table:
+    """Return one row per quantity: the mean absolute error, and that in each fifth of the
+    range of targets.
+
+    **Arguments:**
+
+    - `label`: name of the member, empty for a single one.
+    """
+    first = f"mean absolute error, {label}" if label else "mean absolute error"
+    table = plain_table(first, "all", *[f"{part} fifth" for part in _FIFTHS])
     errors = found.error()
-    for name, parts in found.by_command(len(fifths)).items():
-        bounds = f"{parts[0][0]:.2g} to {parts[-1][1]:.2g}"
-        own = [f"{error:.3f}" for _, _, error in parts]
-        table.add_row(name, bounds, f"{errors[name]:.3f}", *own)
+    for name, parts in found.by_target(len(_FIFTHS)).items():
+        own = [f"{error:.3f} ({low:.2g} to {high:.2g})" for low, high, error in parts]
+        table.add_row(name, f"{errors[name]:.3f}", *own)
     return table
+
+
+_FIFTHS = "first", "second", "third", "fourth", "last"
 
 
 def skill_line(paths: SkillPaths) -> str:
@@ -144,8 +151,15 @@ def class_name(run: Result) -> str:
     return type(run.members.agent(0)).__name__
 
 
-def report(run: Result, found: Evaluation) -> dict[str, Any]:
-    """Return an evaluation as JSON can write it; numbers that are not finite are null."""
+def report(
+    run: Result, found: Evaluation, tracking: Sequence[Tracking]
+) -> dict[str, Any]:
+    """Return an evaluation as JSON can write it; numbers that are not finite are null.
+
+    **Arguments:**
+
+    - `tracking`: one for each member, or none.
+    """
     members = run.members
     about = {
         "agent": class_name(run),
@@ -168,6 +182,9 @@ def report(run: Result, found: Evaluation) -> dict[str, Any]:
         returns = [_number(x) for x in found.returns[member]]
         numbers = {name: _number(x) for name, x in row.items()}
         rows.append({**label, **numbers, "returns": returns})
+        if tracking:
+            errors = tracking[member].error().items()
+            rows[-1]["tracking"] = {name: _number(x) for name, x in errors}
     made = [group._asdict() for group in groups(members, found)]
     return about | {"members": rows, "groups": made}
 

@@ -56,12 +56,12 @@ def evaluate_run(
     picture: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
-    """Evaluate the agents of a run and print their returns, and errors of commands.
+    """Evaluate the agents of a run and print their returns, and errors of tracking.
 
     For several seeds of one agent, the interquartile mean with a bootstrap interval is
-    printed as well. For tasks that follow commands, as many further episodes measure the
-    mean absolute error, also in each fifth of the range of commands. For agents that learn
-    skills, as many further episodes, divided among the skills, measure the accuracy with
+    printed as well. For tasks that track commands, the mean absolute error in these episodes
+    is printed, also in each fifth of the range of commands. For agents that learn skills, as
+    many further episodes, divided among the skills, measure the accuracy with
     which skills are identified, and the paths of the skills are plotted (`skills.png` in
     the folder).
 
@@ -92,17 +92,13 @@ def evaluate_run(
         where, length = run.environment(), run.run.episode_length
         keys = episode_keys(run.members, lambda _: key, episodes)
         found = evaluate_members(run.members, run.state, where, keys, length)
+        tracking = evaluate_tracking(run.members, run.state, where, keys, length)
     _show(screen, run, found)
-    notes, errors = [], []
+    for label, each in zip(run.members.labels(), tracking):
+        text = ", ".join(f"{name} {value}" for name, value in label.items())
+        screen.print(tracking_table(text if run.members.many else "", each))
+    notes = []
     with sentences():
-        for member in range(run.members.count):
-            agent, state = run.member(member)
-            tracking = evaluate_tracking(
-                agent, state, where, key, episodes=episodes, episode_length=length
-            )
-            if tracking is not None:
-                screen.print(tracking_table(tracking))
-                errors.append(tracking.error())
         for line in _skills(run, key, episodes):
             screen.print(line)
             notes.append(line)
@@ -112,8 +108,8 @@ def evaluate_run(
         write_episode(path, _episode(run, member, key) if member else first.result())
         screen.print(f"wrote {path}")
     if as_json:
-        others = {"seed": seed, "skills": notes, "tracking": errors}
-        print(json.dumps(report(run, found) | others))
+        others = {"seed": seed, "skills": notes}
+        print(json.dumps(report(run, found, tracking) | others))
 
 
 def read(folder: str, env: str | None, best: bool, last: bool) -> Result:

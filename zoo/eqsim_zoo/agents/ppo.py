@@ -2,7 +2,7 @@
 
 `AbstractProximalAgent` has the settings that `RecurrentPPO` shares; `PPO` collects steps
 (`iterate`), computes advantages (`evaluate`), and takes gradient steps on minibatches
-(`update`). The losses are functions at the end.
+(`update`) on the loss `ppo_loss`.
 """
 
 import dataclasses
@@ -64,13 +64,7 @@ from ..blocks.policies import (
     Squash,
     squash_action,
 )
-from ..blocks.returns import (
-    clipped_policy_loss,
-    clipped_value_loss,
-    gae,
-    in_value_units,
-    value_units,
-)
+from ..blocks.returns import gae, in_value_units, ppo_loss, value_units
 
 
 class AbstractProximalAgent(AbstractOnlineAgent):
@@ -254,6 +248,9 @@ class PPO(AbstractProximalAgent):
         key, *keys, key_envs = jr.split(key, 4)
         running = reset_envs(self, env, key_envs, self.num_envs, self.inputs)
         obs = jtu.tree_map(lambda x: x[0], running.obs)
+        reflection = reflection_of(env) if self.symmetric else None
+        if reflection is not None:
+            reflection.reflect_obs(obs)  # Raises an error if it does not fit.
         networks = ActorCritic.create(
             self.inputs,
             keys,
@@ -263,7 +260,7 @@ class PPO(AbstractProximalAgent):
             self.activation,
             self.initial_log_std,
             self.levels,
-            reflection_of(env) if self.symmetric else None,
+            reflection,
         )
         return PPOState(
             Learner.create(networks, self.optimizer(*jnp.zeros_like(running.last))),
@@ -380,32 +377,3 @@ class PPO(AbstractProximalAgent):
         learner = replicate(learner)
         new = dataclasses.replace(state, learner=learner, key=key, pace=pace)
         return new, metrics
-
-
-# Losses.
-
-
-def ppo_loss(
-    agent: AbstractProximalAgent,
-    batch: Any,
-    log_prob: Float[Array, "*rows"],
-    entropy: Float[Array, "*rows"],
-    value: Float[Array, "*rows"],
-) -> tuple[Float[Array, ""], dict[str, Array]]:
-    """Compute the loss of `PPO`, `value_loss`, `entropy` and the divergence `kl`.
-
-    **Arguments:**
-
-    - `batch`: old `log_prob`, `advantage` and `value` of each row.
-    - `log_prob`, `entropy`, `value`: those of the policy and value that learn.
-    """
-    advantage = batch.advantage - jnp.mean(batch.advantage)
-    advantage = advantage / (jnp.std(batch.advantage) + 1e-8)
-    policy_loss, kl = clipped_policy_loss(
-        log_prob, batch.log_prob, advantage, agent.clip
-    )
-    target = batch.advantage + batch.value
-    value_loss = clipped_value_loss(value, batch.value, target, agent.value_clip)
-    entropy = jnp.mean(entropy)
-    loss = policy_loss + agent.value_cost * value_loss - agent.entropy_cost * entropy
-    return loss, {"value_loss": value_loss, "entropy": entropy, "kl": kl}

@@ -32,8 +32,8 @@ from ..blocks.observations import (
 from ..blocks.parallel import check_divisible, replicate, shard_batch
 from ..blocks.policies import check_action_bounds, Squash
 from ..blocks.recurrent import RecurrentActor, RecurrentActorCritic, Sequence, sequences
-from ..blocks.returns import gae, in_value_units, value_units
-from .ppo import AbstractProximalAgent, ppo_loss
+from ..blocks.returns import gae, in_value_units, ppo_loss, value_units
+from .ppo import AbstractProximalAgent
 
 
 class RecurrentPPOState(eqx.Module):

@@ -174,9 +174,10 @@ class SymmetricNetwork(eqx.Module):
     r"""A network that is symmetric under a reflection $\rho$: $f(\rho\, x) = \rho\, f(x)$.
 
     Units come in pairs, one of which sees the reflection of what the other one sees: a
-    layer maps the pair $(h, h')$ to $(\sigma([h, h'] W + b),\; \sigma([h', h] W + b))$,
-    beginning with $(x, \rho\, x)$. It costs as much as an `MLP` with as many units, and
-    learns from each observation what it learns from the reflection.
+    hidden layer maps the pair $(h, h')$ to
+    $(\sigma([h, h'] W + b),\; \sigma([h', h] W + b))$, beginning with $(x, \rho\, x)$, and
+    the last one to $\tfrac12 ([h, h'] W + b + \rho\, ([h', h] W + b))$. It costs as much as
+    an `MLP` with as many units.
 
     **Arguments:**
 
@@ -206,10 +207,21 @@ class SymmetricNetwork(eqx.Module):
         last_scale: float = 1.0,
         dtype: Any = jnp.float32,
     ) -> "SymmetricNetwork":
-        """Create a network, see `MLP.create`.
+        r"""Create a network, see `MLP.create`; weights are initialized before the mean of
+        both sides, which makes first outputs smaller by $\sqrt2$.
 
-        **Raises:** `ValueError` if a hidden layer has an odd number of units.
+        **Raises:** `ValueError` if a hidden layer has an odd number of units, or a
+        reflection has another size than what it reflects.
         """
+        for what, each, size in (
+            ("input", reflect, sizes[0]),
+            ("output", reflect_output, sizes[-1]),
+        ):
+            if each is not None and len(each.index) != size:
+                raise ValueError(
+                    f"The reflection of the {what} must have {size} entries, got "
+                    f"{len(each.index)}."
+                )
         if odd := [n for n in sizes[1:-1] if n % 2]:
             raise ValueError(
                 "The hidden layers of a symmetric network must have an even number of "

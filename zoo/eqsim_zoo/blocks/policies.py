@@ -410,8 +410,8 @@ class ActorCritic(eqx.Module):
         return Normal(out, log_std)
 
     def with_reflections(self, obs: Any) -> Any:
-        """Return rows of observations with those of their reflections, if there are any:
-        normalized by the statistics of both, they have the same reflection."""
+        """Append reflected rows to rows of observations; without a reflection, return them
+        unchanged. Normalization by statistics of both commutes with the reflection."""
         if self.reflection is None:
             return obs
         both = lambda x, y: jnp.concatenate([x, y])

@@ -208,3 +208,30 @@ def clipped_value_loss(
     near = old_value + jnp.clip(value - old_value, -clip, clip)
     larger = jnp.maximum(error, (near - target) ** 2)
     return 0.5 * jnp.mean(jnp.where(clip > 0.0, larger, error))
+
+
+def ppo_loss(
+    agent: Any,
+    batch: Any,
+    log_prob: Float[Array, "*rows"],
+    entropy: Float[Array, "*rows"],
+    value: Float[Array, "*rows"],
+) -> tuple[Float[Array, ""], dict[str, Array]]:
+    """Compute the loss of `PPO`, `value_loss`, `entropy` and the divergence `kl`.
+
+    **Arguments:**
+
+    - `agent`: a `PPO` or `RecurrentPPO`, with the weights of the terms.
+    - `batch`: old `log_prob`, `advantage` and `value` of each row.
+    - `log_prob`, `entropy`, `value`: those of the policy and value that learn.
+    """
+    advantage = batch.advantage - jnp.mean(batch.advantage)
+    advantage = advantage / (jnp.std(batch.advantage) + 1e-8)
+    policy_loss, kl = clipped_policy_loss(
+        log_prob, batch.log_prob, advantage, agent.clip
+    )
+    target = batch.advantage + batch.value
+    value_loss = clipped_value_loss(value, batch.value, target, agent.value_clip)
+    entropy = jnp.mean(entropy)
+    loss = policy_loss + agent.value_cost * value_loss - agent.entropy_cost * entropy
+    return loss, {"value_loss": value_loss, "entropy": entropy, "kl": kl}

@@ -29,7 +29,7 @@ from eqsim import (
     Timestep,
 )
 from eqsim.bridges import check_count, check_key, check_type
-from eqsim.wrappers import following_of
+from eqsim.wrappers import tracking_of
 
 from ..agents.skill_agent import AbstractSkillAgent
 from ..blocks.collecting import evaluation_env, evaluation_key
@@ -339,80 +339,96 @@ def _evaluation(kept: tuple) -> Evaluation:
 
 @dataclasses.dataclass(frozen=True)
 class Tracking:
-    """How well an agent follows commands.
+    """How well one agent tracks commands.
 
     **Arguments:**
 
-    - `command`, `value`: what each step was asked for and what the robot did after it, by
-        name, with axes (episode, step).
+    - `target`, `value`: what each step had to reach and what it reached, by name, with axes
+        (episode, step).
     - `valid`: true for steps of an episode.
     """
 
-    command: dict[str, Float[np.ndarray, "episodes steps"]]
+    target: dict[str, Float[np.ndarray, "episodes steps"]]
     value: dict[str, Float[np.ndarray, "episodes steps"]]
     valid: Bool[np.ndarray, "episodes steps"]
 
     def error(self) -> dict[str, float]:
         """Return the mean absolute error of each quantity."""
-        return {name: self._mean(name, self.valid) for name in self.command}
+        return {name: self._mean(name, self.valid) for name in self.target}
 
-    def by_command(self, parts: int = 5) -> dict[str, list[tuple[float, float, float]]]:
+    def by_target(self, parts: int = 5) -> dict[str, list[tuple[float, float, float]]]:
         """Return the mean absolute error in each of `parts` equal parts of the range of
-        commands: lower and upper bound, and the error, NaN without commands."""
+        targets: lower and upper bound, and the error, NaN without targets. A constant
+        target has one part."""
         out = {}
-        for name, command in self.command.items():
-            given = command[self.valid]
-            edges = np.linspace(given.min(), given.max(), parts + 1)
-            place = np.clip(np.searchsorted(edges, command, "right") - 1, 0, parts - 1)
-            own = [self._mean(name, self.valid & (place == k)) for k in range(parts)]
+        for name, target in self.target.items():
+            given = target[self.valid]
+            number = parts if given.min() < given.max() else 1
+            edges = np.linspace(given.min(), given.max(), number + 1)
+            place = np.searchsorted(edges, target, "right") - 1
+            place = np.clip(place, 0, number - 1)
+            own = [self._mean(name, self.valid & (place == k)) for k in range(number)]
             out[name] = list(zip(edges[:-1].tolist(), edges[1:].tolist(), own))
         return out
 
     def _mean(self, name: str, where: np.ndarray) -> float:
-        gap = np.abs(self.value[name] - self.command[name])[where]
+        gap = np.abs(self.value[name] - self.target[name])[where]
         return float(gap.mean()) if gap.size else float("nan")
 
 
 def evaluate_tracking(
-    agent: AbstractAgent,
+    members: Members,
     state: Any,
     env: AbstractEnv,
-    key: PRNGKeyArray,
-    *,
-    episodes: int = 32,
-    episode_length: int = 1000,
-) -> Tracking | None:
-    """Run episodes like `evaluate`, and return how well commands are followed; None if the
-    task is not `eqsim.envs.Commanded`.
+    keys: Key[Array, "*members episodes"],
+    episode_length: int,
+) -> list[Tracking]:
+    """Run the episodes of `evaluate_members`, and return for each member how well commands
+    are tracked; nothing if the task is not `eqsim.envs.TracksCommands`."""
+    episode = evaluation_env(env, episode_length)
+    first, _ = eqx.filter_eval_shape(episode.reset, jr.key(0))
+    if eqx.filter_eval_shape(tracking_of, episode, first) is None:
+        return []
+    found = _track_members(members, state, episode, keys, episode_length)
+    found = jax.tree_util.tree_map(np.asarray, found)
+    if not members.many:
+        return [Tracking(*found)]
+    pick = lambda k: jax.tree_util.tree_map(lambda x: x[k], found)
+    return [Tracking(*pick(k)) for k in range(members.count)]
 
-    **Raises:** `ValueError` if a number is not positive, or `env` resets itself.
-    """
-    episode = _episode(env, episodes, episode_length)
-    check_key(key)
-    following = lambda state: following_of(episode, state)
-    first, _ = eqx.filter_eval_shape(episode.reset, key)
-    if eqx.filter_eval_shape(following, first) is None:
-        return None
-    kept, last = eqsim.rollout(
-        episode,
-        agent_policy(agent, state),
-        jr.split(key, episodes),
-        episode_length,
+
+@eqx.filter_jit
+def _track_members(members: Members, state: Any, env: TimeLimit, keys, length: int):
+    """Return targets, values, and which steps are those of an episode."""
+
+    def run(agent, state, keys):
+        return _track(agent_policy(agent, state), env, keys, length)
+
+    if members.many:
+        return replicate(members.each(run, state, keys))
+    return run(members.agent(0), state, keys)
+
+
+def _track(policy, env: TimeLimit, keys: Key[Array, " episodes"], length: int):
+    (found, done), last = eqsim.rollout(
+        env,
+        policy,
+        keys,
+        length,
         stop=_done,
-        collect=lambda state, _, timestep: (following(state), timestep.done),
+        collect=lambda state, _, timestep: (tracking_of(env, state), timestep.done),
         throw=False,
     )
-    found, done = jax.tree_util.tree_map(np.asarray, kept)
-    # What the robot does after a step is in the state before the next one.
-    after = eqx.filter_jit(eqx.filter_vmap(following))(last[0])
-    command = {name: asked for name, (asked, _) in found.items()}
+    # The value after a step is in the state before the next one.
+    after = jax.vmap(lambda state: tracking_of(env, state))(last[0])
+    assert after is not None
+    target = {name: asked for name, (asked, _) in found.items()}
     value = {
-        name: np.concatenate([did[:, 1:], np.asarray(after[name][1])[:, None]], axis=1)
+        name: jnp.concatenate([did[:, 1:], after[name][1][:, None]], axis=1)
         for name, (_, did) in found.items()
     }
-    valid = np.ones_like(done)
-    valid[:, 1:] = ~np.maximum.accumulate(done, axis=1)[:, :-1]
-    return Tracking(command, value, valid)
+    ended = jnp.cumsum(done, axis=1) - done.astype(int)
+    return target, value, ended == 0
 
 
 class Evaluator:
