@@ -83,6 +83,13 @@ class Rail(AbstractTask):
         return ~(jnp.max(jnp.abs(state.q)) <= self.edge)
 
 
+class Tracked(Rail):
+    """The target of the first mass is a velocity: its place, another one at each step."""
+
+    def tracking(self, state):
+        return {"v, m/s": (state.q[0], state.qd[0]), "x, m": (state.q[1], state.q[1])}
+
+
 def push(obs, key):
     """A policy: random forces, one per mass."""
     n = obs.shape[-1] // 2

@@ -301,6 +301,7 @@ def test_numbers_that_are_not_finite(capsys):
     assert "There was no checkpoint yet" in err and "Traceback" not in err
 
 
+@pytest.mark.filterwarnings("default::eqsim_zoo.runs.EnvironmentWarning")
 def test_trained_by_the_place_of_its_class(capsys):
     status, out, err = run(capsys, f"train search toys:Rail {SHORT} --rate 0.2 --out a")
     assert status == 0 and "search on toys:Rail" in out, err
@@ -320,6 +321,10 @@ def test_trained_by_the_place_of_its_class(capsys):
     )
     returns = json.loads(out)["members"][0]["returns"]
     np.testing.assert_allclose(returns, found.returns, rtol=1e-9)
+    status, out, err = run(capsys, "eval a --env toys:Tracked --episodes 4 --json")
+    assert "Tracked here" in err
+    errors = json.loads(out)["members"][0]["tracking"]
+    assert status == 0 and min(errors["v, m/s"], errors["x, m"]) > 0.0, err
     status, out, err = run(capsys, "resume a --steps 60 --env toys:Rail")
     assert status == 0 and "184 steps" in out, err
     status, _, err = run(capsys, "record toys:rails --policy a --out b.npz")

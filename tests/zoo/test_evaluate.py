@@ -6,10 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
-from toys import Rail
+from toys import Rail, Tracked
 from zoo.search import Search
 
 from eqsim_zoo import evaluate, Evaluation
+from eqsim_zoo._cli._printing import console, tracking_table
 from eqsim_zoo.blocks import training_env
 from eqsim_zoo.runs.members import members_of
 from eqsim_zoo.training import bootstrap_interval, interquartile_mean
@@ -53,13 +54,6 @@ def test_is_a_plain_loop(state):
     assert np.array_equal(again.returns, found.returns)
 
 
-class Tracked(Rail):
-    """The target of the first mass is a velocity: its place, another one at each step."""
-
-    def tracking(self, state):
-        return {"v, m/s": (state.q[0], state.qd[0]), "x, m": (state.q[1], state.q[1])}
-
-
 @pytest.mark.parametrize("number", (1, 2))
 def test_errors_of_tracking_are_those_of_a_plain_loop(number, state):
     """A target is compared with the value after the step."""
@@ -101,6 +95,17 @@ def test_errors_by_target():
     np.testing.assert_allclose(found.error()["v"], 7.4 / 5)
     ((low, high, error),) = found.by_target(4)["w"]
     assert low == high == 0.0 and error == found.error()["w"]
+
+
+def test_table_of_tracking(capsys):
+    """One row per quantity, with the bounds of each part."""
+    steps = np.array([[0.0, 0.5, 1.0]])
+    value = {"v, m/s": steps + 0.25, "w, rad/s": np.full((1, 3), np.nan)}
+    found = Tracking({name: steps for name in value}, value, steps >= 0.0)
+    console().print(tracking_table("seed 3", found))
+    head, one, two = capsys.readouterr().out.splitlines()
+    assert "mean absolute error, seed 3" in head and "last fifth" in head
+    assert one.startswith("v, m/s") and "0.250 (0.8 to 1)" in one and "nan" in two
 
 
 @pytest.mark.slow
