@@ -43,9 +43,6 @@ def run_one(robot: str, seed: int, steps: float | None, since: float, out: str) 
     - `since`: time at which the process was started.
     - `out`: folder of the run and of the file.
     """
-    import jax.numpy as jnp
-    import jax.random as jr
-
     import eqsim_zoo as zoo
 
     preset = zoo.runs.presets()["ppo", f"{robot}_velocity"]
@@ -53,42 +50,35 @@ def run_one(robot: str, seed: int, steps: float | None, since: float, out: str) 
     run = dataclasses.replace(preset, seed=seed, evaluations=0)
     result = zoo.train(run, out=f"{out}/run")
     seconds = time.time() - since
-    error, up = follow(*result.member(0), result.environment(), jr.key(1000 + seed))
-    mean = jnp.mean(error, axis=(0, 1), where=up[..., None])
-    names = ("forward", "lateral", "yaw")
     found = {
         "robot": robot,
         "seed": seed,
         "steps": result.counters.steps,
         "seconds": round(seconds),
-        "falls": int(EPISODES - jnp.sum(up[-1])),
-        **{name: round(float(x), 3) for name, x in zip(names, mean, strict=True)},
+        **in_eqsim(result, seed),
         **in_mujoco(result, robot, out),
     }
     pathlib.Path(out, "found.json").write_text(json.dumps(found))
 
 
-def follow(agent, state, env, key):
-    """Return errors of the velocity, (time, episode, 3), and which episodes go on."""
-    import equinox as eqx
-    import jax
-    import jax.numpy as jnp
+def in_eqsim(result, seed: int) -> dict[str, float]:
+    """Count falls and measure errors, in episodes with other keys than those of training."""
     import jax.random as jr
 
-    @eqx.filter_jit
-    def run(env, state, keys):
-        def step(carry, _):
-            before, obs, up = carry
-            after, timestep = eqx.filter_vmap(env.step)(before, agent.act(state, obs))
-            up = up & ~timestep.terminated
-            velocity = jax.vmap(env.velocity)(after.robot)
-            return (after, timestep.obs, up), (jnp.abs(velocity - before.command), up)
+    from eqsim_zoo.training.evaluation import (
+        episode_keys,
+        evaluate_members,
+        evaluate_tracking,
+    )
 
-        first, timestep = eqx.filter_vmap(env.reset)(keys)
-        start = first, timestep.obs, jnp.ones(EPISODES, bool)
-        return jax.lax.scan(step, start, None, length=round(SECONDS / 0.02))[1]
-
-    return run(env, state, jr.split(key, EPISODES))
+    env, length = result.environment(), round(SECONDS / 0.02)
+    keys = episode_keys(result.members, lambda _: jr.key(1000 + seed), EPISODES)
+    args = result.members, result.state, env, keys, length
+    falls = int(evaluate_members(*args).terminated.sum())
+    (found,) = evaluate_tracking(*args)
+    names = ("forward", "lateral", "yaw")
+    errors = zip(names, found.error().values(), strict=True)
+    return {"falls": falls} | {name: round(x, 3) for name, x in errors}
 
 
 def in_mujoco(result, robot: str, out: str) -> dict[str, float]:

@@ -29,7 +29,8 @@ class Motion(NamedTuple):
     - `acceleration`: mean joint acceleration over the control step, rad/s$^2$.
     - `beyond`: angles beyond the soft joint limits, rad, not negative.
     - `pose_weights`: weights of `deviation`.
-    - `torque`, `torque_limit`: torques of the servos and their limits, N m.
+    - `torque`, `torque_limit`: torques of the servos, and half the widths of their ranges,
+        N m.
     - `action`, `last_action`: this action and the one before.
     - `contact`: true for feet that touch the ground.
     - `other_contact`: the same of the foot on the other side of each.

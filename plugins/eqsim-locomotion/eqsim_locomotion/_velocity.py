@@ -428,6 +428,7 @@ class VelocityTracking(AbstractEnv):
         q, qd = jnp.asarray(self.names.q), jnp.asarray(self.names.qd)
         angles, rates = robot.q[q], robot.qd[qd]
         low, high = self._soft_limits()
+        least, most = self.sys.actuators.force_range.T
         air_time = state.air_time + self.dt
         return Motion(
             command=state.command,
@@ -443,7 +444,7 @@ class VelocityTracking(AbstractEnv):
             beyond=positive_part(low - angles) + positive_part(angles - high),
             pose_weights=self.pose_weights,
             torque=solved.actuator_force,
-            torque_limit=jnp.max(jnp.abs(self.sys.actuators.force_range), axis=1),
+            torque_limit=0.5 * (most - least),
             action=action,
             last_action=state.last_action,
             contact=contact,

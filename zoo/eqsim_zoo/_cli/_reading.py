@@ -61,9 +61,8 @@ def evaluate_run(
     For several seeds of one agent, the interquartile mean with a bootstrap interval is
     printed as well. For tasks that track commands, the mean absolute error in these episodes
     is printed, also in each fifth of the range of commands. For agents that learn skills, as
-    many further episodes, divided among the skills, measure the accuracy with
-    which skills are identified, and the paths of the skills are plotted (`skills.png` in
-    the folder).
+    many further episodes, divided among the skills, measure the accuracy with which skills
+    are identified, and the paths of the skills are plotted (`skills.png` in the folder).
 
     Args:
         folder: folder of the run.

@@ -29,7 +29,8 @@ from eqsim import (
     Timestep,
 )
 from eqsim.bridges import check_count, check_key, check_type
-from eqsim.wrappers import tracking_of
+from eqsim.envs import TracksCommands
+from eqsim.wrappers import nested_envs, tracking_of
 
 from ..agents.skill_agent import AbstractSkillAgent
 from ..blocks.collecting import evaluation_env, evaluation_key
@@ -343,7 +344,7 @@ class Tracking:
 
     **Arguments:**
 
-    - `target`, `value`: what each step had to reach and what it reached, by name, with axes
+    - `target`, `value`: targets of the steps and values after them, by name, with axes
         (episode, step).
     - `valid`: true for steps of an episode.
     """
@@ -386,8 +387,8 @@ def evaluate_tracking(
     """Run the episodes of `evaluate_members`, and return for each member how well commands
     are tracked; nothing if the task is not `eqsim.envs.TracksCommands`."""
     episode = evaluation_env(env, episode_length)
-    first, _ = eqx.filter_eval_shape(episode.reset, jr.key(0))
-    if eqx.filter_eval_shape(tracking_of, episode, first) is None:
+    *_, task = nested_envs(env)
+    if not isinstance(task, TracksCommands):
         return []
     found = _track_members(members, state, episode, keys, episode_length)
     found = jax.tree_util.tree_map(np.asarray, found)
