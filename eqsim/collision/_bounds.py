@@ -50,7 +50,8 @@ def bounding_radius(sys: System):
 
 def shape_boxes(sys: System, geoms: Sequence[int]) -> tuple[Vec3, Vec3]:
     """Compute centers and half sizes of boxes about shapes, in their frames, `(n,
-    *batch)`. Planes have half sizes of zero. Derivatives are zero."""
+    *batch)`. Planes have half sizes of zero, height fields the half height `UNBOUNDED`.
+    Derivatives are zero."""
     size, parts, order = vec3(sys.geoms.size), [], []
     kinds = [sys.geoms.kinds[geom] for geom in geoms]
     for kind in sorted(set(kinds), key=lambda kind: kind.value):
@@ -65,6 +66,10 @@ def shape_boxes(sys: System, geoms: Sequence[int]) -> tuple[Vec3, Vec3]:
         one = take(size, [geoms[k] for k in own])
         zero = Vec3(*(jnp.zeros_like(x) for x in one))
         half = zero if kind is GeomKind.PLANE else half_extents(kind, one)
+        if kind is GeomKind.HFIELD:
+            fields = [sys.geoms.data[geoms[k]] for k in own]
+            half = vec3(take(sys.height_fields.size, fields))
+            half = half._replace(z=jnp.full_like(half.z, UNBOUNDED))
         parts.append((zero, half))
     return lax.stop_gradient(put(concatenate(parts), order, len(geoms)))
 

@@ -222,6 +222,36 @@ def may_touch(terrain: Terrain, bounds: Bounds, cell: Cell):
     return gap < bounds.margin
 
 
+def reaches_ground(one: Shape, center: Pose, half: Vec3, margin) -> Any:
+    """Return whether boxes about shapes reach below the highest grid point under them.
+
+    **Arguments:**
+
+    - `one`: height fields.
+    - `center`, `half`: centers of the boxes with their orientation, and half sizes.
+    - `margin`: distance from which on nothing is near.
+    """
+    terrain, rot = terrain_of(one), one.pose.rot.T
+    pose = Pose(rot @ center.rot, rot @ (center.pos - one.pose.pos))
+    bounds = Bounds(pose, half, jnp.zeros_like(margin), margin)
+    walk = first_cell(terrain, bounds)
+    bottom = pose.pos.z - bounds.box.z - margin
+    last_row, last_column = walk.stop
+
+    def step(state):
+        row, column, found = state
+        place = terrain.start + row * terrain.columns + column
+        found = found | (read_rows(terrain.heights, place) > bottom)
+        over = column >= last_column
+        row = jnp.minimum(jnp.where(over, row + 1, row), last_row + 1)
+        return row, jnp.where(over, walk.first, column + 1), found
+
+    more = lambda state: jnp.any(walk.going & ~state[2] & (state[0] <= last_row))
+    never = walk.going != walk.going
+    start = walk.cell.row, walk.first, never
+    return walk.going & lax.while_loop(more, step, start)[2]
+
+
 def top_middle(terrain: Terrain, cell: Cell) -> Vec3:
     """Return the middle of the triangle above, relative to the first corner."""
     numbers = [jnp.full_like(cell.half, k) for k in (3, 4, 5)]

@@ -21,8 +21,17 @@ from ._boxes import box_box, capsule_box
 from ._convex import convex_points
 from ._convex_shapes import FEW
 from ._manifold import capsule_cylinder_points, plane_mesh, polytope_points
-from ._terrain import terrain_collider
-from .points import apart, complete, ContactPoints, Hulls, Shape, together
+from ._terrain import terrain_collider, terrain_points
+from .points import (
+    apart,
+    complete,
+    ContactPoints,
+    half_extents,
+    Reach,
+    Shape,
+    Shared,
+    together,
+)
 from .primitives import (
     capsule_capsule,
     capsule_cylinder,
@@ -116,38 +125,59 @@ for kinds, collider in BUILT_IN.items():
 Kinds = tuple[AnyKind, AnyKind]
 
 
-def collide(kinds: Kinds, one: Shape, two: Shape, margin) -> ContactPoints:
-    """Return all points of pairs of shapes of two kinds, `(k, nslot, *batch)`."""
+def collide(
+    kinds: Kinds, num_points: int, one: Shape, two: Shape, margin
+) -> ContactPoints:
+    """Return all points of pairs of shapes of two kinds, `(k, num_points, *batch)`.
+
+    **Arguments:**
+
+    - `num_points`: number of points of each pair.
+    - `two`: the second shapes; the size of a mesh on a height field is half that of the
+        box about it, see `list_frames`.
+    """
     if is_long(collider_of(*kinds)) and shares_code(kinds, margin):
-        return _apart(kinds, one, two, margin)
-    return collide_in_place(kinds, one, two, margin)
+        return _apart(kinds, num_points, one, two, margin)
+    return collide_in_place(kinds, num_points, one, two, margin)
 
 
-def collide_in_place(kinds: Kinds, one: Shape, two: Shape, margin) -> ContactPoints:
+def collide_in_place(
+    kinds: Kinds, num_points: int, one: Shape, two: Shape, margin
+) -> ContactPoints:
     """Return what `collide` returns, as part of the program that calls it."""
     collider = collider_of(*kinds)
+    collided = ft.partial(_collided, collider, kinds, num_points, are_rows_together())
     if not collider.one_by_one or margin.shape[0] == 1:
-        return _collided(collider, are_rows_together(), one, two, margin)
-    (first, first_hulls), (second, second_hulls) = map(apart, (one, two))
+        return collided(one, two, margin)
+    (first, first_shared), (second, second_shared) = map(apart, (one, two))
 
     def each(pair):
         one, two, margin = jtu.tree_map(lambda x: x[None], pair)
-        one, two = together(one, first_hulls), together(two, second_hulls)
-        found = _collided(collider, are_rows_together(), one, two, margin)
-        return jtu.tree_map(lambda x: x[0], found)
+        one, two = together(one, first_shared), together(two, second_shared)
+        return jtu.tree_map(lambda x: x[0], collided(one, two, margin))
 
     return jax.vmap(each)((first, second, margin))
 
 
 # A collider is long: it is traced once for all its uses on a kind of device, and so is its
 # derivative.
-@ft.partial(jax.jit, static_argnums=(0, 1))
+@ft.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _collided(
-    collider: Collider, together: bool, one: Shape, two: Shape, margin
+    collider: Collider,
+    kinds: Kinds,
+    num_points: int,
+    together: bool,
+    one: Shape,
+    two: Shape,
+    margin,
 ) -> ContactPoints:
     del together
-    arguments = (one, two, margin) if collider.one_by_one else (one, two)
-    slots = [complete(point) for point in collider.find(*arguments)]
+    if collider.num_points is None:
+        reach = Reach(one.size, half_extents(kinds[1], two.size), margin)
+        slots = collider.find(one, two, reach, num_points)
+    else:
+        arguments = (one, two, margin) if collider.one_by_one else (one, two)
+        slots = [complete(point) for point in collider.find(*arguments)]
     return jtu.tree_map(lambda *xs: jnp.stack(xs, axis=1), *slots)
 
 
@@ -157,11 +187,8 @@ def _collided(
 def is_long(collider: Collider) -> bool:
     """Return whether a collider searches for the nearest points. The code of others is not
     worth a call, which moves all points through memory."""
-    find = collider.find
-    return isinstance(find, ft.partial) and find.func in (
-        convex_points,
-        polytope_points,
-    )
+    find, long = collider.find, (convex_points, polytope_points, terrain_points)
+    return isinstance(find, ft.partial) and find.func in long
 
 
 def shares_code(kinds: Kinds, margin) -> bool:
@@ -186,38 +213,42 @@ _LEAST_CORNERS = 4
 """Corners of polygons that all colliders have room for."""
 
 
-def shared_hulls(one: Shape, two: Shape) -> Hulls | None:
-    """Return what all pairs share of the hulls of meshes, with static numbers rounded so
-    that robots share code."""
-    hulls = one.hulls or two.hulls
-    if hulls is None or hulls.polygons is None or are_rows_together():
-        return hulls
-    own = hulls.polygons
+def shared_tables(one: Shape, two: Shape) -> Shared:
+    """Return what all pairs share of hulls and grids, with static numbers rounded so that
+    robots share code."""
+    found = [apart(shape)[1] for shape in (one, two)]
+    first, second = (shared._replace(polygons=None) for shared in found)
+    either = lambda x, y: y if x is None else x
+    shared = Shared(*map(either, first, second))
+    own = either(*(each.polygons for each in found))
+    if own is None or are_rows_together():
+        return shared._replace(polygons=own)
     most = 1 << (max(own.most, _LEAST_CORNERS) - 1).bit_length()
     many = FEW + 1 if own.most_vertices > FEW else FEW
     own = dataclasses.replace(own, most=most, most_vertices=many, most_around=0)
-    return Hulls(hulls.points, None, None, own)
+    return shared._replace(polygons=own)
 
 
-def _apart(kinds: Kinds, one: Shape, two: Shape, margin) -> ContactPoints:
+def _apart(
+    kinds: Kinds, num_points: int, one: Shape, two: Shape, margin
+) -> ContactPoints:
     def find(state, sizes, rest, tables):
-        poses, (numbers, margin) = iter(state), rest
-        one, two = (
-            together(Shape(next(poses), size, hulls), tables)
-            for size, hulls in zip(sizes, numbers, strict=True)
-        )
-        return jtu.tree_leaves(collide_in_place(kinds, one, two, margin))
+        numbers, margin = rest
+        shapes = zip(state, sizes, *zip(*numbers, strict=True), strict=True)
+        one, two = (together(Shape(*each), tables) for each in shapes)
+        return jtu.tree_leaves(collide_in_place(kinds, num_points, one, two, margin))
 
-    tables, both = shared_hulls(one, two), (apart(one)[0], apart(two)[0])
-    state, sizes, numbers = ([shape[k] for shape in both] for k in range(3))
-    own = state, sizes, (numbers, margin)
+    tables, both = shared_tables(one, two), (apart(one)[0], apart(two)[0])
+    state, sizes, *numbers = zip(*both, strict=True)
+    own = state, sizes, (tuple(zip(*numbers, strict=True)), margin)
     shapes = [x.shape[1:] for x in jtu.tree_leaves(own)]
-    count = collider_of(*kinds).num_points
-    assert count is not None, "no height fields are listed"
-    shape = 1, count, *jnp.broadcast_shapes(*shapes)
+    shape = 1, num_points, *jnp.broadcast_shapes(*shapes)
     number = jax.ShapeDtypeStruct(shape, margin.dtype)
     flag = jax.ShapeDtypeStruct(shape, np.dtype(bool))
-    points = ContactPoints(number, Vec3(*[number] * 3), Mat3(*[number] * 9), flag)
+    crowded = flag if collider_of(*kinds).num_points is None else None
+    points = ContactPoints(
+        number, Vec3(*[number] * 3), Mat3(*[number] * 9), flag, crowded
+    )
     results, treedef = jtu.tree_flatten(points)
     name = f"{' '.join(kind.name for kind in kinds)} {code_version()}"
     return jtu.tree_unflatten(treedef, separate(find, name, own, tables, results))

@@ -32,31 +32,35 @@ from .._lists import (
 from .._primitive import are_rows_together
 from ..kinematics.link_motion import Kinematics, Pose, take_poses
 from ..model import GeomKind, System
-from ..model.arrays import take
+from ..model.arrays import concatenate, put, take
 from ..model.pairs import collider_of
 from ..spatial import Mat3, Vec3
-from ._bounds import hull_changes, shape_boxes
+from ..spatial.vectors import vec3
+from ._bounds import hull_changes, shape_boxes, shape_extents
 from ._convex_shapes import WITH_BALL
 from ._direction_tables import direction_tables
 from ._polytope_distance import ConvexBound, find_plane
+from ._terrain import reaches_ground
 from .narrow_phase import collide, is_long
 from .plan import ListPlan, PairGroup
 from .points import (
     ContactPoints,
     gap,
-    hull_tables,
+    Grids,
     Hulls,
-    Polygons,
     Reach,
     Shape,
     shape_sizes,
+    shape_tables,
+    Shared,
 )
 
 
 class ListFrames(NamedTuple):
     """Listed shapes in the nodes that carry them.
 
-    - `pose`, `size`: frame and sizes of each shape.
+    - `pose`, `size`: frame and sizes of each shape; of height fields, `HeightFields.size`;
+        of meshes, if there are height fields, half sizes of boxes about their origins.
     - `center`, `half`: center, in the node, and half sizes of the box about each shape.
     - `ball`: radius of the ball about each point of a sphere or a capsule, m; 0 for others.
     - `hulls`: see `hull_changes`.
@@ -82,13 +86,29 @@ def list_frames(sys: System, plan: ListPlan, pose: Pose) -> ListFrames:
     """
     own = take(pose, plan.geoms)
     center, half = shape_boxes(sys, plan.geoms)
-    size = take(shape_sizes(sys), plan.geoms)
+    size = _sizes(sys, plan)
     rounded = [sys.geoms.kinds[geom] in WITH_BALL for geom in plan.geoms]
     shape = -1, *(1 for _ in size.x.shape[1:])
     ball = jnp.asarray(np.array(rounded, float).reshape(shape), size.x.dtype) * size.x
     margin = take(sys.geoms.margin, plan.geoms), sys.pairs.margin
     hulls = hull_changes(sys, plan.geoms, center, half)
     return ListFrames(own, size, own.point(center), half, ball, hulls, margin)
+
+
+def _sizes(sys: System, plan: ListPlan) -> Vec3:
+    """Return the sizes of the listed shapes, see `ListFrames`."""
+    kinds = [sys.geoms.kinds[geom] for geom in plan.geoms]
+    size = take(shape_sizes(sys), plan.geoms)
+    if GeomKind.HFIELD not in kinds:
+        return size
+    rows = lambda wanted: [k for k, kind in enumerate(kinds) if kind is wanted]
+    fields, meshes = rows(GeomKind.HFIELD), rows(GeomKind.MESH)
+    others = [k for k in range(len(kinds)) if k not in {*fields, *meshes}]
+    of_fields = [sys.geoms.data[plan.geoms[k]] for k in fields]
+    parts = [take(size, others), vec3(take(sys.height_fields.size, of_fields))]
+    if meshes:
+        parts.append(take(shape_extents(sys), [plan.geoms[k] for k in meshes]))
+    return put(concatenate(parts), [*others, *fields, *meshes], len(kinds))
 
 
 class PairList(NamedTuple):
@@ -125,10 +145,17 @@ class Listing(NamedTuple):
 
     - `touching`: pairs with contacts, for each group.
     - `contacts`: contacts, by the dimension of the contact space.
+    - `crowded`: number of pairs with more points than there is room for, `(*batch)`; None:
+        no pair can have more.
     """
 
     touching: tuple[PairList, ...]
     contacts: dict[int, ContactList]
+    crowded: Any = None
+
+    def unless_crowded(self, converged):
+        """Return `converged`, but false if there are more points than room for them."""
+        return converged if self.crowded is None else converged & (self.crowded == 0)
 
 
 def world_shapes(kin: Kinematics, plan: ListPlan, frames: ListFrames) -> Shape:
@@ -149,16 +176,18 @@ def list_contacts(
     frames, kin, reach = lax.stop_gradient((frames, kin, reach))
     shapes, nodes = world_shapes(kin, plan, frames), take_poses(kin.pose, plan.carriers)
     boxes = _boxes(shapes.pose.rot, nodes.point(frames.center), frames, reach)
-    touching, contacts = [], {}
+    touching, contacts, crowded = [], {}, None
     for condim in sorted(set(plan.condim)):
         contacts[condim] = _no_contacts(plan.capacity(condim), shapes.pose.pos.x)
     for group in plan.groups:
         visit = _Visit(sys, plan, group, shapes, frames.margin, reach)
         near = _near_pairs(visit, boxes, frames.hulls)
         narrow = _with_touching_lanes if are_rows_together() else _with_touching
-        found, contacts = narrow(visit, near, contacts)
+        found, contacts, more = narrow(visit, near, contacts)
         touching.append(found)
-    return Listing(tuple(touching), contacts)
+        if visit.on_terrain:
+            crowded = more if crowded is None else crowded + more
+    return Listing(tuple(touching), contacts, crowded)
 
 
 def pair_margin(plan: ListPlan, margins, reach, pair, one, two, read=read_rows):
@@ -265,9 +294,11 @@ def _near_pairs(visit: "_Visit", boxes: _Boxes, hulls) -> PairList:
     )
     on_plane = group.kinds[0] is GeomKind.PLANE
     # A collider with a closed form takes less time than a closer look.
-    first_suffices = not (on_plane or collider_of(*group.kinds).one_by_one)
+    first_suffices = not (on_plane or collider_of(*group.kinds).has_reach)
 
     def overlap(pair, one, two):
+        if visit.on_terrain:
+            return _reaches_ground(visit, boxes, pair, one, two)
         margin = visit.margin(pair, one, two)
         box, other = (read_rows_of(boxes, side) for side in (one, two))
         return _overlap(box, other, margin, on_plane)
@@ -316,6 +347,16 @@ def _overlap(one: _Boxes, two: _Boxes, margin, on_plane: bool):
     reach = Reach(one.half, two.half, margin)
     shapes = Shape(one.pose, one.half), Shape(two.pose, two.half)
     return gap(*shapes, reach, on_plane) < margin
+
+
+def _reaches_ground(visit: "_Visit", boxes: _Boxes, pair, one, two):
+    """Return whether shapes reach the ground of height fields, see `reaches_ground`."""
+    tables = visit.tables()
+    ends = [read_rows_of(visit.shapes, side) for side in (one, two)]
+    first = pair_shapes(visit.plan, visit.group, tables, pair, ends)[0]
+    center, half = (read_rows_of(x, two) for x in (boxes.pose, boxes.half))
+    margin = visit.margin(pair, one, two)
+    return reaches_ground(first, center, half, margin)
 
 
 def _seeks_planes(visit: "_Visit") -> bool:
@@ -370,6 +411,15 @@ class _Visit(NamedTuple):
     margins: tuple[Any, Any]
     reach: Any
 
+    @property
+    def on_terrain(self) -> bool:
+        """True if the first shapes are height fields."""
+        return self.group.kinds[0] is GeomKind.HFIELD
+
+    def tables(self) -> Shared:
+        """Return what all shapes share. Derivatives are zero."""
+        return lax.stop_gradient(shape_tables(self.sys))
+
     def margin(self, pair, one, two):
         """Return the distance at which contacts of pairs exist, see `pair_margin`."""
         return pair_margin(self.plan, self.margins, self.reach, pair, one, two)
@@ -382,13 +432,14 @@ class _Visit(NamedTuple):
 
 
 def pair_shapes(
-    plan: ListPlan, group: PairGroup, vertices: Vec3, polygons: Polygons, pair, ends
+    plan: ListPlan, group: PairGroup, shared: Shared, pair, ends
 ) -> tuple[Shape, Shape]:
-    """Return the shapes of pairs, with their hulls if they are meshes.
+    """Return the shapes of pairs, with their hulls if they are meshes, and their grids if
+    they are height fields.
 
     **Arguments:**
 
-    - `vertices`, `polygons`: see `hull_tables`.
+    - `shared`: see `shape_tables`.
     - `pair`: numbers of the pairs, `(k, *batch)`.
     - `ends`: their first and second shapes, without hulls.
     """
@@ -401,24 +452,26 @@ def pair_shapes(
             start = table_rows([a for a, _ in spans], pair)
             count = table_rows([b - a for a, b in spans], pair)
             tables = table_rows([plan.tables[geom] for geom in side], pair)
-            hulls = Hulls(vertices, start, count, polygons, tables)
+            hulls = Hulls(shared.points, start, count, shared.polygons, tables)
             shape = shape._replace(hulls=hulls)
+        if kind is GeomKind.HFIELD:
+            columns = zip(*(plan.grids[geom] for geom in side), strict=True)
+            numbers = (table_rows(column, pair) for column in columns)
+            shape = shape._replace(grids=Grids(shared.heights, *numbers))
         found.append(shape)
     return found[0], found[1]
 
 
 def _with_touching(
     visit: _Visit, near: PairList, contacts: dict[int, ContactList]
-) -> tuple[PairList, dict[int, ContactList]]:
+) -> tuple[PairList, dict[int, ContactList], Any]:
     """Append the contacts of the near pairs of a group; also return the pairs that have
-    some."""
+    some, and the number of those that have more points than there is room for."""
     plan, group = visit.plan, visit.group
-    own = plan.condims(group)
-    vertices, polygons = hull_tables(visit.sys)
-    vertices = lax.stop_gradient(vertices)
+    own, tables = plan.condims(group), visit.tables()
 
     def body(carry):
-        k, touching, lists = carry
+        k, touching, lists, crowded = carry
         used = (k < near.count)[None]
         place = jnp.where(used, k, 0)
         # Those that touch are written over those that have been visited.
@@ -426,20 +479,23 @@ def _with_touching(
         one, two = (table_rows(side, pair) for side in (plan.first, plan.second))
         margin = pair_margin(plan, visit.margins, visit.reach, pair, one, two)
         ends = [read_rows_of(visit.shapes, x) for x in (one, two)]
-        shapes = pair_shapes(plan, group, vertices, polygons, pair, ends)
-        points = collide(group.kinds, *shapes, margin)
+        shapes = pair_shapes(plan, group, tables, pair, ends)
+        points = collide(group.kinds, group.num_points, *shapes, margin)
         exists = points.valid & (points.dist < margin[:, None]) & used[:, None]
+        if points.crowded is not None:
+            crowded = crowded + (points.crowded[0, 0] & used[0]).astype(crowded.dtype)
         new = []
         for condim, each in zip(own, lists, strict=True):
             here = exists & visit.counts(pair, condim)[:, None]
             new.append(_with_points(each, pair, points, here))
-        return k + 1, _appended(touching, pair, jnp.any(exists, axis=1)), new
+        touching = _appended(touching, pair, jnp.any(exists, axis=1))
+        return k + 1, touching, new, crowded
 
     going = lambda carry: jnp.any(carry[0] < near.count)
     none = jnp.zeros_like(near.count)
-    start = 0, near._replace(count=none), [contacts[condim] for condim in own]
-    _, touching, found = lax.while_loop(going, body, start)
-    return touching, {**contacts, **dict(zip(own, found, strict=True))}
+    start = 0, near._replace(count=none), [contacts[condim] for condim in own], none
+    _, touching, found, crowded = lax.while_loop(going, body, start)
+    return touching, {**contacts, **dict(zip(own, found, strict=True))}, crowded
 
 
 def _with_points(
@@ -480,25 +536,29 @@ def _values(pair, points: ContactPoints) -> ContactList:
     )
 
 
+_MOST_HEIGHTS = 1 << 26
+"""Heights that all lanes of a chunk hold, as each has those of its environment."""
+
+
 def _with_touching_lanes(
     visit: _Visit, near: PairList, contacts: dict[int, ContactList]
-) -> tuple[PairList, dict[int, ContactList]]:
+) -> tuple[PairList, dict[int, ContactList], Any]:
     """Return what `_with_touching` returns; the near pairs of all environments are computed
     together."""
     plan, group = visit.plan, visit.group
-    own = plan.condims(group)
-    tables = hull_tables(visit.sys)
+    own, tables = plan.condims(group), visit.tables()
 
     def body(carry, lanes: Lanes):
-        touching, lists = carry
+        touching, lists, crowded = carry
         pair = lanes.read(near.pairs, lanes.row[None])
         one, two = (table_rows(side, pair) for side in (plan.first, plan.second))
         reach = None if visit.reach is None else lanes.of(visit.reach)
         margin = pair_margin(plan, visit.margins, reach, pair, one, two, lanes.read)
         ends = [lanes.read_tree(visit.shapes, x) for x in (one, two)]
-        vertices = jtu.tree_map(lanes.of, lax.stop_gradient(tables[0]))
-        shapes = pair_shapes(plan, group, vertices, tables[1], pair, ends)
-        points = collide(group.kinds, *shapes, margin)
+        points, heights = jtu.tree_map(lanes.of, (tables.points, tables.heights))
+        shared = tables._replace(points=points, heights=heights)
+        shapes = pair_shapes(plan, group, shared, pair, ends)
+        points = collide(group.kinds, group.num_points, *shapes, margin)
         exists = points.valid & (points.dist < margin[:, None])
         exists = exists & lanes.used[None, None]
         new = []
@@ -509,13 +569,18 @@ def _with_touching_lanes(
             rows = each._replace(count=None), _values(pair, points)
             new.append(jtu.tree_map(write, *rows)._replace(count=count))
         places, count = lanes.places(touching.count, jnp.any(exists, axis=1))
-        return PairList(lanes.write(touching.pairs, places, pair), count), new
+        if points.crowded is not None:
+            own_points = points.crowded[:, 0] & lanes.used[None]
+            crowded = lanes.places(crowded, own_points)[1]
+        return PairList(lanes.write(touching.pairs, places, pair), count), new, crowded
 
     batch = near.count.shape
     none = PairList(
         _empty(near.pairs.shape[0], batch, jnp.int32), jnp.zeros_like(near.count)
     )
-    start = none, [contacts[condim] for condim in own]
+    start = none, [contacts[condim] for condim in own], jnp.zeros_like(near.count)
     size = lanes_per_chunk(len(group.pairs), batch)
-    touching, found = for_lanes(near.count, size, body, start)
-    return touching, {**contacts, **dict(zip(own, found, strict=True))}
+    if visit.on_terrain:
+        size = max(2, min(size, _MOST_HEIGHTS // tables.heights.shape[0]))
+    touching, found, crowded = for_lanes(near.count, size, body, start)
+    return touching, {**contacts, **dict(zip(own, found, strict=True))}, crowded

@@ -15,11 +15,11 @@ from ._direction_tables import TABLE_SIZE
 
 @dataclasses.dataclass(frozen=True)
 class PairGroup:
-    """Pairs of the same kinds of shapes.
+    """Pairs of the same kinds of shapes and of the same number of points.
 
     - `kinds`: the kinds.
     - `pairs`: the pairs, as rows of `ListPlan`.
-    - `num_points`: largest number of points of a pair.
+    - `num_points`: largest number of points of a pair. On a height field, more are dropped.
     """
 
     kinds: tuple[AnyKind, AnyKind]
@@ -35,6 +35,8 @@ class ListPlan:
     - `carriers`: node that carries each shape; -1: the world.
     - `spans`: first vertex of the hull of each shape that is a mesh, and the end.
     - `tables`: first entry of each shape that is a mesh in `DirectionTables`.
+    - `grids`: first entry in `Grids.heights`, rows and columns of each shape that is a height
+        field; else zeros.
     - `first`, `second`: shapes of each pair.
     - `explicit`: entry of each pair in `sys.pairs`; -1: none.
     - `condim`: dimension of the contact space of each pair.
@@ -45,6 +47,7 @@ class ListPlan:
     carriers: tuple[int, ...]
     spans: tuple[tuple[int, int], ...]
     tables: tuple[int, ...]
+    grids: tuple[tuple[int, int, int], ...]
     first: tuple[int, ...]
     second: tuple[int, ...]
     explicit: tuple[int, ...]
@@ -134,8 +137,7 @@ def split_plan(sys: System) -> tuple[ContactPlan, ListPlan | None]:
     are listed when they are near.
 
     Up to `MOST_ANCHORED` points against the world that have a closed form are computed:
-    they are rows of single links, which cost less than visits. So are the points of height
-    fields. If other pairs are listed, points of links that cannot leave their place, such
+    they are rows of single links, which cost less than visits. If other pairs are listed, points of links that cannot leave their place, such
     as those of an arm on a table, are listed too: they seldom touch the world.
     """
     nodes = tree(sys).link_nodes
@@ -149,10 +151,17 @@ def split_plan(sys: System) -> tuple[ContactPlan, ListPlan | None]:
         else (0, 0, 0)
         for geom, kind in enumerate(sys.geoms.kinds)
     )
+    fields = sys.height_fields
+    grids = tuple(
+        (fields.span(data[geom])[0], fields.rows[data[geom]], fields.columns[data[geom]])
+        if kind is GeomKind.HFIELD
+        else (0, 0, 0)
+        for geom, kind in enumerate(sys.geoms.kinds)
+    )
     links = _mobile_links(sys.links.parents, sys.joints.kinds, sys.joints.links)
     mobile = tuple(link >= 0 and links[link] for link in sys.geoms.links)
     given = sys.geoms.kinds, _capacities(sys), carriers, tuple(candidate_pairs(sys))
-    return _split(*given, spans, rules, mobile, acts_on_contacts)
+    return _split(*given, (spans, grids), rules, mobile, acts_on_contacts)
 
 
 @ft.lru_cache(maxsize=256)
@@ -175,24 +184,23 @@ MOST_ANCHORED = 48
 
 
 @ft.lru_cache(maxsize=256)
-def _split(kinds, room, carriers, pairs, spans, rules, mobile, whole: bool):
+def _split(kinds, room, carriers, pairs, tables, rules, mobile, whole: bool):
     pairs = tuple(pair for pair in pairs if carriers[pair[0]] != carriers[pair[1]])
     both = lambda pair: (kinds[pair[0]], kinds[pair[1]])
     on_world = lambda pair: min(carriers[pair[0]], carriers[pair[1]]) < 0
     closed = lambda pair: not collider_of(*both(pair)).has_reach
-    on_terrain = lambda pair: collider_of(*both(pair)).num_points is None
     few = [pair for pair in pairs if on_world(pair) and closed(pair)]
-    if len({*few, *filter(on_terrain, pairs)}) < len(pairs):
+    if len(few) < len(pairs):
         few = [pair for pair in few if mobile[pair[0]] or mobile[pair[1]]]
     few = _with_fewest_points(
         few, lambda pair: collider_of(*both(pair)).num_points or 0
     )
-    chosen = {*few, *filter(on_terrain, pairs)}
+    chosen = {*few}
     if whole or len(chosen) == len(pairs):
         return _plan(kinds, room, carriers, pairs), None
     dense = tuple(pair for pair in pairs if pair in chosen)
     listed = tuple(pair for pair in pairs if pair not in chosen)
-    found = _list_plan(kinds, carriers, listed, spans, rules)
+    found = _list_plan(kinds, room, carriers, listed, tables, rules)
     return _plan(kinds, room, carriers, dense), found
 
 
@@ -209,7 +217,8 @@ def _with_fewest_points(pairs, num_points: Callable) -> list:
     return chosen
 
 
-def _list_plan(kinds, carriers, pairs, spans, rules) -> ListPlan:
+def _list_plan(kinds, room, carriers, pairs, tables, rules) -> ListPlan:
+    spans, grids = tables
     both = lambda pair: (kinds[pair[0]], kinds[pair[1]])
     ends = lambda pair: (carriers[pair[0]], carriers[pair[1]])
     # Neighbors of a pair belong to the same links, and are near at the same time.
@@ -220,16 +229,17 @@ def _list_plan(kinds, carriers, pairs, spans, rules) -> ListPlan:
     geoms = sorted({geom for pair in pairs for geom in pair[:2]})
     place = {geom: k for k, geom in enumerate(geoms)}
     groups = []
-    for own in dict.fromkeys(map(both, pairs)):
-        numbers = tuple(k for k, pair in enumerate(pairs) if both(pair) == own)
+    alike = lambda pair: (both(pair), room[pair[0]])
+    for own, capacity in dict.fromkeys(map(alike, pairs)):
+        numbers = tuple(k for k, p in enumerate(pairs) if alike(p) == (own, capacity))
         count = collider_of(*own).num_points
-        assert count is not None, "height fields are not listed"
-        groups.append(PairGroup(own, numbers, count))
+        groups.append(PairGroup(own, numbers, capacity if count is None else count))
     return ListPlan(
         geoms=tuple(geoms),
         carriers=tuple(carriers[geom] for geom in geoms),
         spans=tuple(spans[geom][:2] for geom in geoms),
         tables=tuple(spans[geom][2] for geom in geoms),
+        grids=tuple(grids[geom] for geom in geoms),
         first=tuple(place[pair[0]] for pair in pairs),
         second=tuple(place[pair[1]] for pair in pairs),
         explicit=tuple(pair[2] for pair in pairs),

@@ -82,6 +82,12 @@ def hull_tables(sys: System) -> tuple[Vec3, Polygons]:
     return vec3(sys.meshes.vertices), hull_polygons(sys.meshes.hulls)
 
 
+def shape_tables(sys: System) -> "Shared":
+    """Return what the shapes of all pairs share."""
+    points, polygons = hull_tables(sys)
+    return Shared(points, polygons, sys.height_fields.heights)
+
+
 @ft.lru_cache(maxsize=256)
 def hull_polygons(graph: HullGraph) -> Polygons:
     """Return the polygons and edges of the hulls of all meshes."""
@@ -244,6 +250,18 @@ def half_extents(kind: AnyKind, size: Vec3) -> Vec3:
     return kind.extents(size) if isinstance(kind, ShapeKind) else size
 
 
+class Shared(NamedTuple):
+    """What the shapes of all pairs share.
+
+    - `points`, `polygons`: see `Hulls`; None if no shape is a mesh.
+    - `heights`: see `Grids`; None if no shape is a height field.
+    """
+
+    points: Any = None
+    polygons: Polygons | None = None
+    heights: Any = None
+
+
 def near_points(
     collider: Collider, first: Shape, second: Shape, reach: Reach, on_plane: bool
 ) -> ContactPoints:
@@ -258,13 +276,13 @@ def near_points(
     - `on_plane`: true if the first shapes are planes.
     """
 
-    (first, first_hulls), (second, second_hulls) = map(apart, (first, second))
+    (first, first_shared), (second, second_shared) = map(apart, (first, second))
     assert collider.num_points is not None, "no height fields are among the pairs"
     count = collider.num_points
 
     def visit(pair):
         one, two, bounds = jtu.tree_map(lambda x: x[None], pair)
-        one, two = together(one, first_hulls), together(two, second_hulls)
+        one, two = together(one, first_shared), together(two, second_shared)
         dist = lax.stop_gradient(gap(one, two, bounds, on_plane))
 
         def touch():
@@ -282,20 +300,25 @@ def near_points(
     return each_row(visit, (first, second, reach))
 
 
-def apart(shape: Shape) -> tuple[Shape, Hulls | None]:
-    """Separate what all pairs share of the hulls of meshes from what each pair has."""
-    if shape.hulls is None:
-        return shape, None
-    own = shape.hulls._replace(points=None, polygons=None)
-    return shape._replace(hulls=own), shape.hulls
+def apart(shape: Shape) -> tuple[Shape, Shared]:
+    """Separate what all pairs share of hulls and grids from what each pair has."""
+    hulls, grids, shared = shape.hulls, shape.grids, Shared()
+    if hulls is not None:
+        shared = shared._replace(points=hulls.points, polygons=hulls.polygons)
+        hulls = hulls._replace(points=None, polygons=None)
+    if grids is not None:
+        shared, grids = shared._replace(heights=grids.heights), grids._replace(heights=None)
+    return shape._replace(hulls=hulls, grids=grids), shared
 
 
-def together(shape: Shape, shared: Hulls | None) -> Shape:
+def together(shape: Shape, shared: Shared) -> Shape:
     """Undo `apart`."""
-    if shape.hulls is None or shared is None:
-        return shape
-    full = shape.hulls._replace(points=shared.points, polygons=shared.polygons)
-    return shape._replace(hulls=full)
+    hulls, grids = shape.hulls, shape.grids
+    if hulls is not None:
+        hulls = hulls._replace(points=shared.points, polygons=shared.polygons)
+    if grids is not None:
+        grids = grids._replace(heights=shared.heights)
+    return shape._replace(hulls=hulls, grids=grids)
 
 
 def no_points(count: int, dist) -> ContactPoints:

@@ -30,7 +30,7 @@ from .._lists import (
 )
 from .._primitive import symbolic_jvp
 from ..collision import contact_plan
-from ..collision.narrow_phase import shared_hulls
+from ..collision.narrow_phase import shared_tables
 from ..collision.pair_lists import PairList
 from ..collision.plan import ContactPlan, ListPlan, PairGroup, split_plan
 from ..collision.points import ContactPoints
@@ -530,7 +530,7 @@ def _group_values(
     def term(_, columns, entries, common):
         pair, slot = columns[:2]
         law, data, shapes = rows.pair_data(group, pair, entries, common)
-        points, wrench = pair_wrenches(law, data, shared_hulls(*shapes))
+        points, wrench = pair_wrenches(law, data, shared_tables(*shapes))
         values = _values(points, wrench.force, wrench.torque)
         values = jtu.tree_map(lambda x: jnp.broadcast_to(x, points.dist.shape), values)
         return (jtu.tree_map(ft.partial(_at_slot, slot), values),)

@@ -24,7 +24,7 @@ from ..collision.narrow_phase import (
     code_version,
     collide_in_place,
     Kinds,
-    shared_hulls,
+    shared_tables,
     shares_code,
 )
 from ..collision.pair_lists import ContactList, Listing, pair_shapes, world_shapes
@@ -32,9 +32,11 @@ from ..collision.plan import ListPlan, pair_priority, PairGroup
 from ..collision.points import (
     apart,
     ContactPoints,
+    Grids,
     hull_polygons,
     Hulls,
     Shape,
+    Shared,
     together,
 )
 from ..kinematics.link_motion import dof_axes, Pose
@@ -63,7 +65,7 @@ from .contact_rows import (
     Mixed,
     with_world,
 )
-from .costs import Residual
+from .costs import LAST_ONSET, Residual
 from .record import RobotData
 from .rows import AbstractRows, Terms
 
@@ -74,12 +76,13 @@ from .rows import AbstractRows, Terms
 class PairLaw(eqx.Module):
     """Static facts about pairs.
 
-    - `kinds`: kinds of their shapes.
+    - `kinds`, `num_points`: kinds of their shapes, and the number of points of each pair.
     - `condim`, `cone`: see `ContactLaw`.
     - `safe_solref`: see `System`.
     """
 
     kinds: Kinds = eqx.field(static=True)
+    num_points: int = eqx.field(static=True)
     condim: int = eqx.field(static=True)
     cone: Cone = eqx.field(static=True)
     safe_solref: bool = eqx.field(static=True)
@@ -151,14 +154,14 @@ class PairParameters(NamedTuple):
 class PairFacts(NamedTuple):
     """Quantities of pairs without derivatives, `(k, *batch)`.
 
-    - `hulls`: numbers of the hulls of both shapes, see `Hulls`.
+    - `numbers`: numbers of the hulls and grids of both shapes, see `Hulls` and `Grids`.
     - `priority`: see `mix_parameters`.
     - `entry`: entry in the explicit pairs; negative: none.
     - `counts`: 1 for pairs whose contacts count, else 0.
     - `solved`: motion of both nodes at the solution.
     """
 
-    hulls: tuple[Hulls | None, Hulls | None]
+    numbers: tuple[tuple[Hulls | None, Grids | None], ...]
     priority: Any
     entry: Any
     counts: Any
@@ -189,20 +192,26 @@ def pair_parameters(
 
 
 def pair_wrenches(
-    law: PairLaw, data: PairData, tables: Hulls | None
+    law: PairLaw, data: PairData, tables: Shared
 ) -> tuple[ContactPoints, ContactWrench]:
     """Compute all points of pairs and their forces, one row for each point.
 
     **Arguments:**
 
-    - `tables`: see `shared_hulls`.
+    - `tables`: see `shared_tables`.
     """
     state, own, facts = data
     parameters = pair_parameters(own, facts.priority, facts.entry, law.safe_solref)
     margin = lax.stop_gradient(parameters.friction.margin)
-    each = zip(state.poses, own.sizes, facts.hulls, strict=True)
-    one, two = (together(Shape(*shape), tables) for shape in each)
-    points = collide_in_place(law.kinds, one, two, margin)
+    if own.width is not None:  # Contacts begin before.
+        margin = margin + LAST_ONSET * jnp.maximum(lax.stop_gradient(own.width), 0.0)
+    one, two = (
+        together(Shape(pose, size, *numbers), tables)
+        for pose, size, numbers in zip(
+            state.poses, own.sizes, facts.numbers, strict=True
+        )
+    )
+    points = collide_in_place(law.kinds, law.num_points, one, two, margin)
     points = points._replace(valid=points.valid & (facts.counts > 0)[:, None])
     # Arrays of pairs are repeated for their points.
     slots = points.dist.shape[1]
@@ -238,7 +247,7 @@ def pair_forces(
         return jtu.tree_leaves(jtu.tree_map(total, wrench.on_both()))
 
     state, parameters, _ = data
-    margin, tables = parameters.margins[0], shared_hulls(*shapes)
+    margin, tables = parameters.margins[0], shared_tables(*shapes)
     count = margin.shape[0]
     like = jnp.broadcast_shapes(*(x.shape for x in jtu.tree_leaves((data[0], margin))))
     number = jax.ShapeDtypeStruct(like, state.poses[0].pos.x.dtype)
@@ -247,7 +256,7 @@ def pair_forces(
     )
     if shares_code(law.kinds, margin):
         kinds = " ".join(kind.name for kind in law.kinds)
-        settings = law.condim, law.cone.name, law.safe_solref
+        settings = law.num_points, law.condim, law.cone.name, law.safe_solref
         name = f"force of {kinds} {settings} {code_version()}"
         found = separate(forces, name, data, tables, results)
     else:
@@ -257,10 +266,10 @@ def pair_forces(
 
 def pair_shape_numbers(
     shapes: tuple[Shape, Shape],
-) -> tuple[Hulls | None, Hulls | None]:
-    """Return the numbers of the hulls of shapes, without what all pairs share."""
-    one, two = (apart(shape)[0].hulls for shape in shapes)
-    return one, two
+) -> tuple[tuple[Hulls | None, Grids | None], ...]:
+    """Return the numbers of the hulls and grids of shapes, without what all pairs share."""
+    own = (apart(shape)[0] for shape in shapes)
+    return tuple((shape.hulls, shape.grids) for shape in own)
 
 
 # Lists of pairs.
@@ -271,7 +280,7 @@ class Common(NamedTuple):
 
     - `weights`: inverse weights of the links; the last row is the world.
     - `explicit`, `margin`: parameters of explicit pairs; None: there are none.
-    - `vertices`: vertices of all meshes.
+    - `vertices`, `heights`: vertices of all meshes, and heights of all height fields.
     - `impratio`, `width`, `dt`: see `ContactLaw`; time step, s.
     """
 
@@ -279,6 +288,7 @@ class Common(NamedTuple):
     explicit: Mixed | None
     margin: Any
     vertices: Vec3
+    heights: Any
     impratio: Any
     width: Any
     dt: Any
@@ -321,9 +331,10 @@ class Facts(eqx.Module):
         every = [plan.first, plan.second, *self.pair_nodes, *self.links]
         return every if pair is None else [table_rows(x, pair) for x in every]
 
-    def law(self, kinds: Kinds, condim: int) -> PairLaw:
-        """Return static facts about the contacts of a dimension."""
-        return PairLaw(kinds, condim, self.cone, self.safe_solref)
+    def law(self, group: PairGroup, condim: int) -> PairLaw:
+        """Return static facts about the contacts of a dimension of a group of pairs."""
+        shapes = group.kinds, group.num_points
+        return PairLaw(*shapes, condim, self.cone, self.safe_solref)
 
 
 def parameters_of(
@@ -462,7 +473,8 @@ class ListedContacts(AbstractRows):
         facts, plan = self.facts, self.facts.plan
         (one, two), ends = entries[:2], entries[2:]
         polygons, shapes = hull_polygons(facts.hulls), (one.shape, two.shape)
-        shapes = pair_shapes(plan, group, common.vertices, polygons, pair, shapes)
+        shared = Shared(common.vertices, polygons, common.heights)
+        shapes = pair_shapes(plan, group, shared, pair, shapes)
         counts = jnp.ones_like(pair)
         if len(plan.condims(group)) > 1:
             condim = table_rows(plan.condim, pair)
@@ -474,14 +486,14 @@ class ListedContacts(AbstractRows):
             nodes=tuple(NodeRow(x.origin, x.velocity, own) for x, own in pairs),
         )
         still = PairFacts(
-            hulls=pair_shape_numbers(shapes),
+            numbers=pair_shape_numbers(shapes),
             priority=table_rows(facts.priority, pair),
             entry=table_rows(plan.explicit, pair),
             counts=counts,
             solved=lax.stop_gradient(solved),
         )
         data = state, parameters_of(facts, common, pair, one, two), still
-        return facts.law(group.kinds, self.condim), data, shapes
+        return facts.law(group, self.condim), data, shapes
 
 
 @jax.custom_jvp
@@ -567,6 +579,7 @@ def listed_contacts(
         explicit=explicit_parameters(sys) if explicit else None,
         margin=sys.pairs.margin if explicit else None,
         vertices=vec3(sys.meshes.vertices),
+        heights=sys.height_fields.heights,
         impratio=sys.impratio,
         width=now.onset_width,
         dt=sys.dt,

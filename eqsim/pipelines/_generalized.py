@@ -268,6 +268,8 @@ def _solved(
         points, converged = now.points, solution.converged
         if points is not None:
             converged = points.unless_crowded(converged)
+        if now.listing is not None:
+            converged = now.listing.unless_crowded(converged)
         found["converged"] = converged
     if not {*wanted} <= {*found}:
         forces = solved_forces(prepared, now)

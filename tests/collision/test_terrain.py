@@ -164,5 +164,5 @@ def test_capacity():
     np.testing.assert_allclose(found[40].qdd, found[data.ncon].qdd, rtol=1e-9)
     depth = found[40].contacts.dist[:2]
     np.testing.assert_allclose(found[2].contacts.dist, depth, atol=1e-12)
-    with pytest.raises(ValueError, match="HeightFields.capacity"):
+    with pytest.raises(ValueError, match="height_field_contacts"):
         load_mjcf(scene, height_field_contacts=0)

@@ -1,7 +1,8 @@
 """Legged robots that follow velocity commands.
 
 `_robots` describes robots by names and loads their files; `_commands` draws commands;
-`_rewards` has the reward terms by name; `_velocity` is the task that puts them together.
+`_rewards` has the reward terms by name; `_velocity` is the task that puts them together;
+`_tasks` has one for each robot, on its floor and on rough terrain.
 """
 
 from ._commands import Commands as Commands
@@ -13,19 +14,35 @@ from ._robots import (
     Robot as Robot,
     ROBOTS as ROBOTS,
 )
-from ._velocity import (
+from ._tasks import (
     a1_velocity as a1_velocity,
+    a1_velocity_rough as a1_velocity_rough,
     anymal_c_velocity as anymal_c_velocity,
+    anymal_c_velocity_rough as anymal_c_velocity_rough,
     apollo_velocity as apollo_velocity,
+    apollo_velocity_rough as apollo_velocity_rough,
     barkour_velocity as barkour_velocity,
+    barkour_velocity_rough as barkour_velocity_rough,
     berkeley_humanoid_velocity as berkeley_humanoid_velocity,
+    berkeley_humanoid_velocity_rough as berkeley_humanoid_velocity_rough,
     g1_velocity as g1_velocity,
+    g1_velocity_rough as g1_velocity_rough,
     go1_velocity as go1_velocity,
+    go1_velocity_rough as go1_velocity_rough,
     go2_velocity as go2_velocity,
+    go2_velocity_rough as go2_velocity_rough,
     h1_velocity as h1_velocity,
+    h1_velocity_rough as h1_velocity_rough,
     op3_velocity as op3_velocity,
+    op3_velocity_rough as op3_velocity_rough,
     spot_velocity as spot_velocity,
+    spot_velocity_rough as spot_velocity_rough,
     t1_velocity as t1_velocity,
+    t1_velocity_rough as t1_velocity_rough,
+    rough_terrain as rough_terrain,
+    rough_velocity as rough_velocity,
+)
+from ._velocity import (
     VelocityState as VelocityState,
     VelocityTracking as VelocityTracking,
 )

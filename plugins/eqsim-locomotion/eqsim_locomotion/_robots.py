@@ -8,15 +8,19 @@ import importlib
 import os
 import pathlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 
 import eqsim
 from eqsim import System
 from eqsim.envs import reflected_name
+from eqsim.io import with_height_field
 from eqsim.model import GeomKind, JointKind
+from eqsim.terrain import TerrainGrid, with_terrain
 
 
 MENAGERIE = "EQSIM_MENAGERIE"
@@ -45,6 +49,7 @@ class Robot(NamedTuple):
     - `dt`: time step for training, s.
     - `fallen`: tilt of the root from which the robot has fallen, rad.
     - `foot_height`: height of a swing, m.
+    - `weights`: weights of reward terms that differ from those of other robots, 1/s.
     """
 
     name: str
@@ -62,6 +67,7 @@ class Robot(NamedTuple):
     dt: float = 0.005
     fallen: float = 1.0
     foot_height: float = 0.08
+    weights: Mapping[str, float] = MappingProxyType({})
 
 
 _ABDUCTION = {"hip": 1.0, "HAA": 1.0, "hx": 1.0, "abduction": 1.0, "": 0.3}
@@ -251,7 +257,9 @@ def by_joint(
     return np.array([xs[0] for xs in found])
 
 
-def load_robot(robot: Robot, **options: Any) -> System:
+def load_robot(
+    robot: Robot, terrain: TerrainGrid | None = None, **options: Any
+) -> System:
     """Load a robot with position servos, from its own file.
 
     The actuator of each joint gets the law $\\tau = k_p (u - q) - k_d \\dot q$, within its
@@ -260,6 +268,8 @@ def load_robot(robot: Robot, **options: Any) -> System:
 
     **Arguments:**
 
+    - `terrain`: terrain in place of the floor; by default the floor of the file. Its
+        heights are those of the key 0; `eqsim.terrain.with_terrain` replaces them.
     - `options`: arguments of `eqsim.load_mjcf`.
 
     **Raises:** `FileNotFoundError` if Menagerie is not found, `ValueError` if the
@@ -269,7 +279,10 @@ def load_robot(robot: Robot, **options: Any) -> System:
     spec = mujoco.MjSpec.from_file(str(menagerie_file(robot.file)))
     add_servos(spec, robot)
     spec.option.timestep = robot.dt
-    return eqsim.load_mjcf(spec, **options)
+    if terrain is None:
+        return eqsim.load_mjcf(spec, **options)
+    spec = with_height_field(spec, *terrain.shape, terrain.size)
+    return with_terrain(eqsim.load_mjcf(spec, **options), terrain.heights(jr.key(0)))
 
 
 def add_servos(spec: Any, robot: Robot) -> None:

@@ -1,11 +1,12 @@
 """The task of following velocity commands, for any legged robot."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from eqsim import (
@@ -31,7 +32,9 @@ from eqsim.envs import (
 from eqsim.kinematics import forward, forward_velocity
 from eqsim.model import GeomKind
 from eqsim.pipelines import Contacts, Solved
+from eqsim.sensors import grid_pattern, height_scan
 from eqsim.spatial import multiply, positive_part, quaternion_matrix
+from eqsim.terrain import ground_height, TerrainGrid
 
 from ._commands import Commands
 from ._fields import as_array, as_arrays
@@ -73,6 +76,7 @@ NOISE = {
     "gravity": 0.05,
     "joint_positions": 0.03,
     "joint_velocities": 1.5,
+    "height_scan": 0.02,
 }
 """Default half widths of the uniform noise of observations."""
 
@@ -80,6 +84,7 @@ OBSERVATION = (
     *("linear_velocity", "angular_velocity", "gravity", "command"),
     *("joint_positions", "joint_velocities", "last_action"),
 )
+PARTS = (*OBSERVATION, "height_scan")
 SCALES = {"joint_velocities": 0.05, "angular_velocity": 0.25}
 
 
@@ -113,7 +118,8 @@ class VelocityTracking(AbstractEnv):
 
     Observation: the parts of `observation`, times `scales`, with uniform noise: velocity and
     angular velocity of the root and the direction of gravity in its axes, the command,
-    joint angles minus those of the default pose, joint velocities, the last action.
+    joint angles minus those of the default pose, joint velocities, the last action; and
+    `height_scan`, the heights of the ground about the root relative to it, from -2 to 2 m.
 
     Action: the targets of the servos are the angles $q_0 + s\,a$, with the default pose $q_0$
     and the action scales $s$ of the robot. Actions have no bounds; torques have.
@@ -123,22 +129,28 @@ class VelocityTracking(AbstractEnv):
 
     Initial state: the default pose with any heading, joint angles that deviate by up to 0.1
     rad, and velocities of the root up to 0.5 m/s and 0.5 rad/s in each entry. The episode
-    terminates if the root is tilted by more than `fallen`.
+    terminates if the root is tilted by more than `fallen`; on terrain also if it is lower
+    than a third of its default height, as beyond the sides. Heights are those above the
+    ground.
 
     Contacts and torques are those of the last time step of a control step.
 
     **Arguments:**
 
     - `robot`: description of the robot, or a name in `ROBOTS`.
-    - `sys`: the robot; by default that of `load_robot(robot)`.
+    - `sys`: the robot; by default that of `load_robot(robot, terrain)`.
     - `pipeline`: the physics; by default `Generalized(max_contacts=16)`.
     - `frame_skip`: time steps per control step; by default those of 0.02 s.
     - `observation`: names of the parts of the observation, in order.
     - `scales`: factors of parts of the observation; 1 for others.
     - `noise`: half widths of the uniform noise of parts, before scaling; 0 for others.
-    - `weights`: weights of the reward terms, 1/s.
+    - `weights`: weights of the reward terms, 1/s; by default `WEIGHTS` with those of the
+        description.
     - `commands`: the commands.
     - `soft_limit`: length of the soft range of a joint, as a fraction of its range.
+    - `terrain`: terrain in place of the floor; only without `sys`.
+    - `scan`: points of `height_scan` about the root, x ahead and y to the left, m; by
+        default a grid of 1 m by 0.6 m with points every 0.1 m.
 
     **Raises:** `ValueError` if the robot does not have what its description names or a term
     needs, or a part or a term does not exist.
@@ -155,6 +167,7 @@ class VelocityTracking(AbstractEnv):
     observation: tuple[str, ...] = eqx.field(static=True)
     names: Names = eqx.field(static=True)
     mirror: SignedPermutation | None = eqx.field(static=True)
+    scan_mirror: SignedPermutation | None = eqx.field(static=True)
     scales: dict[str, Float[Array, ""]]
     noise: dict[str, Float[Array, ""]]
     weights: dict[str, Float[Array, ""]]
@@ -166,6 +179,7 @@ class VelocityTracking(AbstractEnv):
     swing_height: Float[Array, ""]
     fallen: Float[Array, ""]
     soft_limit: Float[Array, ""]
+    scan: Float[Array, "npoint 2"]
 
     def __init__(
         self,
@@ -177,14 +191,21 @@ class VelocityTracking(AbstractEnv):
         observation: tuple[str, ...] = OBSERVATION,
         scales: Mapping[str, Any] = SCALES,
         noise: Mapping[str, Any] = NOISE,
-        weights: Mapping[str, Any] = WEIGHTS,
+        weights: Mapping[str, Any] | None = None,
         commands: Commands | None = None,
         soft_limit: Any = 0.95,
+        terrain: TerrainGrid | None = None,
+        scan: Any = None,
     ):
         if isinstance(robot, str):
             check_known("robot", [robot], ROBOTS)
             robot = ROBOTS[robot]
-        self.sys = load_robot(robot) if sys is None else sys
+        if not (sys is None or terrain is None):
+            raise ValueError(
+                "Pass `sys` or `terrain`, not both: `sys` stands on its own ground. "
+                "`load_robot(robot, terrain)` loads one on terrain."
+            )
+        self.sys = load_robot(robot, terrain) if sys is None else sys
         self.pipeline = Generalized(max_contacts=16) if pipeline is None else pipeline
         self.frame_skip = (
             max(round(0.02 / robot.dt), 1) if frame_skip is None else frame_skip
@@ -193,11 +214,12 @@ class VelocityTracking(AbstractEnv):
         self.observation = observation
         self.names = find_names(self.sys, robot)
         self.scales, self.noise = as_arrays(scales), as_arrays(noise)
+        weights = {**WEIGHTS, **robot.weights} if weights is None else weights
         self.weights = as_arrays(weights)
         for what, names, known in (
-            ("observation", observation, OBSERVATION),
-            ("scales", scales, OBSERVATION),
-            ("noise", noise, OBSERVATION),
+            ("observation", observation, PARTS),
+            ("scales", scales, PARTS),
+            ("noise", noise, PARTS),
             ("weights", weights, TERMS),
         ):
             check_known(what, names, known)
@@ -208,6 +230,8 @@ class VelocityTracking(AbstractEnv):
             self.mirror = reflect_joints(self.sys, self.start, joints)
         except ValueError:
             self.mirror = None
+        self.scan = as_array(grid_pattern((1.0, 0.6), 0.1) if scan is None else scan)
+        self.scan_mirror = reflected_points(self.scan)
         self._check_terms(robot)
         dtype = self.pose.dtype
         self.action_scale = jnp.asarray(
@@ -258,7 +282,8 @@ class VelocityTracking(AbstractEnv):
     def deployment(self) -> Deployment:
         """Return what a controller outside the simulator needs to know."""
         nu, actuators = self.sys.nu, self.sys.actuators
-        size = dict.fromkeys(_SIGNS, 3)
+        scanned = "height_scan" in self.observation
+        size = {**dict.fromkeys(_SIGNS, 3), "height_scan": len(self.scan)}
         part = lambda name: ObservationPart(
             name, size.get(name, nu), float(self.scales.get(name, 1.0))
         )
@@ -273,17 +298,26 @@ class VelocityTracking(AbstractEnv):
             torque_limit=listed(actuators.force_range[:, 1]),
             period=float(self.dt),
             observation=tuple(map(part, self.observation)),
+            scan=tuple(map(listed, self.scan)) if scanned else (),
         )
 
     def reflection(self) -> Reflection:
         """Return the reflection of observations and actions.
 
-        **Raises:** `ValueError` if the robot is not symmetric.
+        **Raises:** `ValueError` if the robot is not symmetric, or the points of an observed
+        scan are not.
         """
         action = self.mirror
         if action is None:  # Then this says why.
             action = reflect_joints(self.sys, self.start, self.names.joints)
-        return Reflection(reflected_observation(self.observation, action), action)
+        scan = self.scan_mirror
+        if scan is None and "height_scan" in self.observation:
+            raise ValueError(
+                "The task has no reflection, as the points of `scan` are no mirror image of "
+                "themselves: each (x, y) needs a point (x, -y)."
+            )
+        obs = reflected_observation(self.observation, action, scan)
+        return Reflection(obs, action)
 
     @property
     def dt(self) -> Float[Array, ""]:
@@ -395,6 +429,12 @@ class VelocityTracking(AbstractEnv):
         lin, ang = robot.qd[:3], robot.qd[3:6]
         return lin @ rot, ang, -rot[2], lin
 
+    def _ground(self, pos: Float[Array, "*batch 3"]) -> Float[Array, "*batch"]:
+        """Return the height of the ground below points, m."""
+        if not self.sys.height_fields.nfield:
+            return jnp.zeros_like(pos[..., 2])
+        return ground_height(self.sys, pos[..., 0], pos[..., 1])
+
     def _feet(self, robot: State):
         """Return positions and velocities of the feet in the world."""
         poses = forward(self.sys, robot.q)
@@ -430,6 +470,11 @@ class VelocityTracking(AbstractEnv):
         low, high = self._soft_limits()
         least, most = self.sys.actuators.force_range.T
         air_time = state.air_time + self.dt
+        ground = self._ground(jnp.concatenate([robot.q[None, :3], places]))
+        height, foot_height = robot.q[2] - ground[0], places[:, 2] - ground[1:]
+        fallen = gravity[2] > -jnp.cos(self.fallen)
+        if self.sys.height_fields.nfield:
+            fallen = fallen | (height < self.start[2] / 3.0)
         return Motion(
             command=state.command,
             moving=jnp.sum(state.command**2) > 0.01**2,
@@ -437,7 +482,7 @@ class VelocityTracking(AbstractEnv):
             angular_velocity=rate,
             world_velocity=world,
             gravity=gravity,
-            height=robot.q[2],
+            height=height,
             deviation=angles - self.pose,
             rates=rates,
             acceleration=(rates - state.robot.qd[qd]) / self.dt,
@@ -452,12 +497,11 @@ class VelocityTracking(AbstractEnv):
             landed=contact & ~state.contact,
             air_time=air_time,
             # The larger one, with a derivative where they are equal.
-            swing_peak=state.swing_peak
-            + positive_part(places[:, 2] - state.swing_peak),
-            foot_height=places[:, 2],
+            swing_peak=state.swing_peak + positive_part(foot_height - state.swing_peak),
+            foot_height=foot_height,
             foot_velocity=velocities,
             swing_height=self.swing_height,
-            fallen=gravity[2] > -jnp.cos(self.fallen),
+            fallen=fallen,
         )
 
     def _soft_limits(self) -> tuple[Float[Array, " nu"], Float[Array, " nu"]]:
@@ -472,6 +516,11 @@ class VelocityTracking(AbstractEnv):
     def _parts(self, state: VelocityState, velocity, rate, gravity):
         """Return all parts of the observation by name."""
         q, qd = jnp.asarray(self.names.q), jnp.asarray(self.names.qd)
+        scanned = {}
+        if "height_scan" in self.observation:
+            root = self.sys.links.names[self.names.root]
+            heights = height_scan(self.sys, state.robot.q, root, self.scan)
+            scanned["height_scan"] = jnp.clip(heights, -2.0, 2.0)
         return {
             "linear_velocity": velocity,
             "angular_velocity": rate,
@@ -480,6 +529,7 @@ class VelocityTracking(AbstractEnv):
             "joint_positions": state.robot.q[q] - self.pose,
             "joint_velocities": state.robot.qd[qd],
             "last_action": state.last_action,
+            **scanned,
         }
 
     def _observe(self, key, parts) -> PyTree[Float[Array, "..."]]:
@@ -515,7 +565,7 @@ _SIGNS = {
 
 
 def reflected_observation(
-    parts: tuple[str, ...], joints: SignedPermutation
+    parts: tuple[str, ...], joints: SignedPermutation, scan: SignedPermutation | None
 ) -> SignedPermutation:
     """Return the reflection of an observation.
 
@@ -523,12 +573,27 @@ def reflected_observation(
 
     - `parts`: names of its parts.
     - `joints`: reflection of joint angles.
+    - `scan`: reflection of the height scan.
     """
-    maps = [
-        SignedPermutation((0, 1, 2), _SIGNS[name]) if name in _SIGNS else joints
-        for name in parts
-    ]
-    return SignedPermutation.join(maps)
+    known = {k: SignedPermutation((0, 1, 2), signs) for k, signs in _SIGNS.items()}
+    if scan is not None:
+        known["height_scan"] = scan
+    return SignedPermutation.join([known.get(name, joints) for name in parts])
+
+
+def reflected_points(points: Float[Array, "npoint 2"]) -> SignedPermutation | None:
+    """Return which point is the reflection (x, -y) of each point (x, y); None if there is
+    none for some."""
+    here = np.asarray(points, float)
+    if here.ndim != 2 or here.shape[1] != 2 or not len(here):
+        raise ValueError(
+            f"`scan` has the shape {here.shape}, expected (n, 2): x and y of points."
+        )
+    apart = np.abs(here[:, None] * [1.0, -1.0] - here[None]).max(axis=2)
+    index = apart.argmin(axis=1)
+    if apart[np.arange(len(here)), index].max() > 1e-4:
+        return None
+    return SignedPermutation(tuple(map(int, index)), (1,) * len(here))
 
 
 def _depth(geoms: Any, index: int, rot: Float[Array, "3 3"]) -> Float[Array, ""]:
@@ -545,28 +610,3 @@ def _depth(geoms: Any, index: int, rot: Float[Array, "3 3"]) -> Float[Array, ""]
     return size[0]
 
 
-def _named(name: str) -> Callable[..., VelocityTracking]:
-    """Return the function that an entry point of a robot names."""
-
-    def create(**options: Any) -> VelocityTracking:
-        return VelocityTracking(name, **options)
-
-    create.__name__ = create.__qualname__ = f"{name}_velocity"
-    create.__doc__ = (
-        f"Create `VelocityTracking` of the robot `{name}`. **Arguments:** its options."
-    )
-    return create
-
-
-a1_velocity = _named("a1")
-anymal_c_velocity = _named("anymal_c")
-apollo_velocity = _named("apollo")
-barkour_velocity = _named("barkour")
-berkeley_humanoid_velocity = _named("berkeley_humanoid")
-g1_velocity = _named("g1")
-go1_velocity = _named("go1")
-go2_velocity = _named("go2")
-h1_velocity = _named("h1")
-op3_velocity = _named("op3")
-spot_velocity = _named("spot")
-t1_velocity = _named("t1")

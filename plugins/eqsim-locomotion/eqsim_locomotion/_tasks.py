@@ -1,0 +1,90 @@
+"""The tasks that entry points name: each robot on its floor, and on rough terrain."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from eqsim.spatial import safe_sqrt
+from eqsim.terrain import Blocks, Rough, Slope, Stairs, TerrainGrid
+from eqsim.wrappers import TerrainCurriculum
+
+from ._commands import Commands
+from ._robots import Robot
+from ._velocity import PARTS, VelocityState, VelocityTracking
+
+
+def rough_terrain(levels: int = 6) -> TerrainGrid:
+    """Return the terrain of `rough_velocity`: stairs up to 12 cm, down and up, slopes up to
+    0.4, noise up to 5 cm and blocks up to 7 cm, on patches of 8 m."""
+    stairs = (0.02, 0.12)
+    kinds = (
+        Stairs(step_height=stairs, step_width=0.35),
+        Stairs(step_height=stairs, step_width=0.35, up=False),
+        Slope(slope=(0.05, 0.4)),
+        Rough(height=(0.01, 0.05)),
+        Blocks(height=(0.01, 0.07)),
+    )
+    return TerrainGrid(kinds, levels=levels, points=160, cell=0.05, border=200)
+
+
+def commanded_speed(state: VelocityState) -> Float[Array, ""]:
+    """Return the horizontal speed that the command asks for, m/s."""
+    return safe_sqrt(jnp.sum(state.command[:2] ** 2))
+
+
+def rough_velocity(
+    robot: Robot | str = "go1", *, terrain: TerrainGrid | None = None, **options: Any
+) -> TerrainCurriculum:
+    """Return `VelocityTracking` with `TerrainCurriculum`: a robot that observes the heights
+    of the ground about it, on terrain whose level follows what it reached.
+
+    Commands last 10 s on average.
+
+    **Arguments:**
+
+    - `robot`: description of the robot, or its name.
+    - `terrain`: the terrain; by default `rough_terrain()`.
+    - `options`: options of `VelocityTracking`.
+    """
+    terrain = rough_terrain() if terrain is None else terrain
+    given = {"observation": PARTS, "commands": Commands(mean_time=10.0)} | options
+    task = VelocityTracking(robot, terrain=terrain, **given)
+    return TerrainCurriculum(task, terrain, commanded_speed=commanded_speed)
+
+
+def _named(name: str, make: Callable, suffix: str, what: str) -> Callable:
+    """Return the function that an entry point of a robot names."""
+
+    def create(**options: Any):
+        return make(name, **options)
+
+    create.__name__ = create.__qualname__ = f"{name}_{suffix}"
+    create.__doc__ = (
+        f"Create `{what}` of the robot `{name}`. **Arguments:** its options."
+    )
+    return create
+
+
+def _flat(name: str) -> Callable[..., VelocityTracking]:
+    return _named(name, VelocityTracking, "velocity", "VelocityTracking")
+
+
+def _rough(name: str) -> Callable[..., TerrainCurriculum]:
+    return _named(name, rough_velocity, "velocity_rough", "rough_velocity")
+
+
+a1_velocity, a1_velocity_rough = _flat("a1"), _rough("a1")
+anymal_c_velocity, anymal_c_velocity_rough = _flat("anymal_c"), _rough("anymal_c")
+apollo_velocity, apollo_velocity_rough = _flat("apollo"), _rough("apollo")
+barkour_velocity, barkour_velocity_rough = _flat("barkour"), _rough("barkour")
+berkeley_humanoid_velocity = _flat("berkeley_humanoid")
+berkeley_humanoid_velocity_rough = _rough("berkeley_humanoid")
+g1_velocity, g1_velocity_rough = _flat("g1"), _rough("g1")
+go1_velocity, go1_velocity_rough = _flat("go1"), _rough("go1")
+go2_velocity, go2_velocity_rough = _flat("go2"), _rough("go2")
+h1_velocity, h1_velocity_rough = _flat("h1"), _rough("h1")
+op3_velocity, op3_velocity_rough = _flat("op3"), _rough("op3")
+spot_velocity, spot_velocity_rough = _flat("spot"), _rough("spot")
+t1_velocity, t1_velocity_rough = _flat("t1"), _rough("t1")
