@@ -32,6 +32,7 @@ OBSERVATION_PARTS = {
     "joint_velocities": "rad/s",
     "last_action": "action of the step before; zeros at first",
     "phase": "cosines, then sines of the gait phases",
+    "height_scan": "of the ground at the points of `scan`, minus that of the root, m",
 }
 """Names of parts of observations, with what they mean."""
 
@@ -55,6 +56,8 @@ class Deployment(NamedTuple):
     - `period`: control period, s.
     - `observation`: parts of the observation, in order.
     - `imu`: site of the IMU; empty: the root link.
+    - `scan`: points of a height scan, x ahead of the root and y to the left, in its
+        heading, m. Heights are limited to -2..2 m.
     """
 
     root: str
@@ -67,6 +70,7 @@ class Deployment(NamedTuple):
     period: float
     observation: tuple[ObservationPart, ...]
     imu: str = ""
+    scan: tuple[tuple[float, float], ...] = ()
 
 
 @runtime_checkable
@@ -111,6 +115,7 @@ def check_deployment(deployment: Deployment) -> None:
                 f"know. Parts: {', '.join(OBSERVATION_PARTS)}."
             )
         fixed = {**dict.fromkeys(_THREE, 3), **dict.fromkeys(_PER_JOINT, number)}
+        fixed["height_scan"] = len(deployment.scan)
         if part.size != fixed.get(part.name, part.size) or part.size < 1:
             raise ValueError(
                 f"`Deployment.observation`: {part.name!r} must have "

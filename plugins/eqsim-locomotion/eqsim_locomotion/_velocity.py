@@ -581,7 +581,7 @@ def reflected_observation(
     return SignedPermutation.join([known.get(name, joints) for name in parts])
 
 
-def reflected_points(points: Float[Array, "npoint 2"]) -> SignedPermutation | None:
+def reflected_points(points: Array) -> SignedPermutation | None:
     """Return which point is the reflection (x, -y) of each point (x, y); None if there is
     none for some."""
     here = np.asarray(points, float)

@@ -14,8 +14,10 @@ from eqsim_locomotion._commands import Commands
 from quadruped import robot
 
 import eqsim
+from eqsim import terrain
+from eqsim.envs import ObservationPart
 from eqsim.testing import parametrize_with_checks
-from eqsim.wrappers import reflection_of, TimeLimit
+from eqsim.wrappers import deployment_of, reflection_of, TimeLimit
 from eqsim_zoo import runs
 
 
@@ -331,8 +333,9 @@ def test_presets():
     """Those of the zoo for legged robots are for environments that exist."""
     robots = {env for _, env, *_ in runs.presets() if env.endswith("_velocity")}
     assert robots and robots <= {*eqsim.ENVS.names()}
-    names = {f"{name}_velocity" for name in loco.ROBOTS}
-    assert names == {n for n in eqsim.ENVS.names() if n.endswith("_velocity")}
+    for end in ("_velocity", "_velocity_rough"):
+        names = {f"{name}{end}" for name in loco.ROBOTS}
+        assert names == {n for n in eqsim.ENVS.names() if n.endswith(end)}
 
 
 def test_robots_by_name():
@@ -353,6 +356,82 @@ def test_deployment_describes_the_task():
     np.testing.assert_allclose(told.damping, [1.0, 1.5] * 4)
     np.testing.assert_allclose(told.torque_limit, [20.0, 10.0] * 4)
     np.testing.assert_allclose(told.action_scale, [0.2, 0.4] * 4, rtol=1e-6)
+
+
+def hills() -> terrain.TerrainGrid:
+    """A small grid of terrain."""
+    kinds = terrain.Slope(slope=(0.1, 0.3)), terrain.Stairs(step_height=0.06, up=False)
+    return terrain.TerrainGrid(kinds, levels=2, points=24, cell=0.1, border=4)
+
+
+@ft.cache
+def rough():
+    """The task on terrain, with a curriculum."""
+    scan = np.array([[0.0, 0.0], [0.3, 0.1], [0.3, -0.1], [-0.3, 0.2], [-0.3, -0.2]])
+    return loco.rough_velocity(robot(), terrain=hills(), scan=scan, noise={})
+
+
+def test_on_terrain_heights_are_above_the_ground(getkey):
+    """The first patch of the second column is a pit of stairs: the robot starts on its
+    bottom, sees it, and has a height above it, wherever it looks."""
+    env = rough()
+    start, timestep = env.reset(getkey(), {"patch": jnp.array([1, 1])})
+    task, q = env.env, start.inner.robot.q
+    below = terrain.ground_height(task.sys, q[0], q[1])
+    assert below < -0.05
+    np.testing.assert_allclose(q[2] - below, task.start[2], atol=1e-6)
+    turn = 2.0 * jnp.arctan2(q[6], q[3])
+    for k, (x, y) in enumerate(np.asarray(task.scan)):
+        there = q[:2] + jnp.stack(
+            [x * jnp.cos(turn) - y * jnp.sin(turn), x * jnp.sin(turn) + y * jnp.cos(turn)]
+        )
+        seen = terrain.ground_height(task.sys, *there) - q[2]
+        np.testing.assert_allclose(timestep.obs[-5:][k], seen, atol=1e-6)
+    state = start
+    for _ in range(15):
+        state, timestep = step(env, state, jnp.zeros(8))
+    assert not bool(timestep.terminated) and np.all(state.inner.contact)
+    assert np.all(state.inner.swing_peak < 0.05)
+    told = deployment_of(env)
+    assert told.observation[-1] == ObservationPart("height_scan", 5, 1.0)
+    assert len(told.scan) == 5 and told.scan[1] == pytest.approx((0.3, 0.1))
+
+
+def test_beyond_the_terrain_a_robot_has_fallen(getkey):
+    env = rough().env
+    q = env.start.at[0].set(4.0).at[2].set(-0.5)
+    state, _ = env.reset(getkey(), {"q": q, "qd": jnp.zeros(env.sys.nv)})
+    assert bool(step(env, state, jnp.zeros(8))[1].terminated)
+
+
+def test_reflections_of_scans():
+    """Points beside each other change places; a scan without symmetry has none."""
+    env = rough().env
+    index = env.reflection().obs.index
+    size = len(index) - 5
+    assert index[size:] == tuple(size + k for k in (0, 2, 1, 4, 3))
+    crooked = loco.VelocityTracking(
+        robot(), observation=("command", "height_scan"), scan=[[0.1, 0.2], [0.3, 0.1]]
+    )
+    with pytest.raises(ValueError, match="points of `scan` are no mirror image"):
+        crooked.reflection()
+    with pytest.raises(ValueError, match=r"`scan` has the shape \(3,\)"):
+        loco.VelocityTracking(robot(), scan=[0.1, 0.2, 0.3])
+
+
+def test_one_ground():
+    with pytest.raises(ValueError, match="`sys` or `terrain`, not both"):
+        loco.VelocityTracking(robot(), noisy().sys, terrain=hills())
+
+
+def test_weights_of_a_robot():
+    """Those of its description replace the default ones, unless all are passed."""
+    light = robot(weights={"fallen": -1.0})
+    env = loco.VelocityTracking(light)
+    assert float(env.weights["fallen"]) == -1.0
+    assert env.weights["progress"] == noisy().weights["progress"]
+    env = loco.VelocityTracking(light, weights={"alive": 1.0})
+    assert env.weights.keys() == {"alive"}
 
 
 class Quadruped(loco.VelocityTracking):

@@ -1,5 +1,6 @@
 """Policies in MuJoCo C: observations and servos against closed forms."""
 
+import equinox as eqx
 import jax.numpy as jnp
 import mujoco
 import numpy as np
@@ -8,9 +9,12 @@ from opengl import needs_opengl
 from toys import Rail
 from zoo.commands import run
 
+import eqsim
 import eqsim_zoo as zoo
 from eqsim import AbstractAgent
 from eqsim.envs import Deployment, ObservationPart
+from eqsim.io import with_height_field
+from eqsim.sensors import height_scan
 from eqsim_zoo.export import export_policy, MujocoRobot, OnnxPolicy, replay
 
 
@@ -137,6 +141,41 @@ def test_observations_are_closed_forms(imu, files):
     noisy = robot.observe(command, last, lambda part: 1.0)
     scales = [part.scale for part in DEPLOYMENT.observation for _ in range(part.size)]
     np.testing.assert_allclose(noisy - found, scales, atol=1e-6)
+
+
+def test_height_scans_are_those_of_eqsim():
+    """On hills with a box, through the legs of the robot, whatever its tilt; and the height
+    above the ground decides on falls."""
+    rng = np.random.default_rng(2)
+    spec = with_height_field(scene(), 9, 9, (4.0, 4.0))
+    spec.worldbody.add_geom(
+        type=mujoco.mjtGeom.mjGEOM_BOX, size=[0.2, 0.3, 0.7], pos=[0.6, 0.2, 0.0]
+    )
+    heights = rng.uniform(0.0, 0.4, (9, 9))
+    (field,) = spec.hfields
+    field.userdata = heights.ravel() / 0.4
+    field.size = [2.0, 2.0, 0.4, 1.0]
+    scan = tuple((x, y) for x in (-0.9, -0.3, 0.3, 0.5, 0.9) for y in (-0.4, 0.0, 0.3))
+    told = DEPLOYMENT._replace(scan=scan, observation=(ObservationPart("height_scan", 15),))
+    robot = MujocoRobot(spec, told, start=(0.2, -0.3, 0.5))
+    sys = eqsim.load_mjcf(spec)
+    seen = eqx.filter_jit(height_scan)
+    for _ in range(10):
+        q = rng.normal(size=9)
+        q[:3] *= 0.3
+        q[3:7] = np.array([1.0, 0.0, 0.0, 0.0]) + 0.3 * rng.normal(size=4)
+        q[3:7] /= np.linalg.norm(q[3:7])
+        robot.data.qpos[:] = q
+        robot.update()
+        expected = seen(sys, jnp.asarray(q), "trunk", np.asarray(scan))
+        found = robot.observe((0.0, 0.0, 0.0), np.zeros(2))
+        np.testing.assert_allclose(found, np.clip(expected, -2.0, 2.0), atol=1e-5)
+    robot.reset()
+    np.testing.assert_allclose(robot.data.qpos[:2], (0.2, -0.3))
+    assert robot.height() > 0.2 and not robot.fallen()
+    robot.data.qpos[2] -= 0.6 * robot.height()
+    robot.update()
+    assert robot.fallen()
 
 
 @pytest.mark.parametrize("actuator", (MOTOR, POSITION))

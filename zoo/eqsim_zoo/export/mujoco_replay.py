@@ -33,6 +33,7 @@ NOISE = {
     "gravity": 0.05,
     "joint_positions": 0.01,
     "joint_velocities": 1.5,
+    "height_scan": 0.02,
 }
 """Half widths of the uniform noise at level 1, in the units of each part (Rudin et al.,
 *Learning to walk in minutes using massively parallel deep reinforcement learning*, 2022,
@@ -49,10 +50,11 @@ class MujocoRobot:
 
     **Arguments:**
 
-    - `file`: MJCF file of the scene.
+    - `file`: MJCF file of the scene, or a `mujoco.MjSpec`.
     - `deployment`: the deployment of the task of the policy.
     - `servo`: servos of the joints.
     - `gait`: frequency of the gait phases, Hz; needed if the policy observes `phase`.
+    - `start`: where the robot starts, relative to its place in the file, m.
 
     **Raises:** `ValueError` if the file cannot be loaded, links, joints, sites or actuators
     are missing (all of them are listed), actuators are not suitable, or the control period
@@ -61,19 +63,16 @@ class MujocoRobot:
 
     def __init__(
         self,
-        file: str | os.PathLike,
+        file: str | os.PathLike | Any,
         deployment: Deployment,
         servo: Servo = "policy",
         gait: float | int = 0.0,
+        start: Sequence[float | int] = (0.0, 0.0, 0.0),
     ):
-        self._mujoco, path = engine(), pathlib.Path(file)
-        if not path.is_file():
-            raise FileNotFoundError(f"There is no model file {str(file)!r}.")
-        try:
-            self.model = self._mujoco.MjModel.from_xml_path(str(path))
-        except ValueError as error:
-            raise ValueError(f"MuJoCo cannot load {str(file)!r}: {error}") from error
-        self.deployment, self._file, self._gait = deployment, str(file), gait
+        self._mujoco = engine()
+        self._file, self.model = self._load(file)
+        self.deployment, self._gait = deployment, gait
+        self._place = np.asarray(start, float)
         self.data = self._mujoco.MjData(self.model)
         self._find()
         self._check_phase()
@@ -88,6 +87,17 @@ class MujocoRobot:
             raise ValueError(f"`servo` must be 'policy' or 'model', got {servo!r}.")
         self.torque_limit = limit
         self.reset()
+
+    def _load(self, file: Any) -> tuple[str, Any]:
+        """Return the name of a scene and its model."""
+        if isinstance(file, self._mujoco.MjSpec):
+            return file.modelname, file.compile()
+        if not pathlib.Path(file).is_file():
+            raise FileNotFoundError(f"There is no model file {str(file)!r}.")
+        try:
+            return str(file), self._mujoco.MjModel.from_xml_path(str(file))
+        except ValueError as error:
+            raise ValueError(f"MuJoCo cannot load {str(file)!r}: {error}") from error
 
     # Finding parts by name.
 
@@ -117,7 +127,7 @@ class MujocoRobot:
         first = model.body_jntadr[self.root]
         free = int(self._mujoco.mjtJoint.mjJNT_FREE)
         self.floats = bool(first >= 0 and model.jnt_type[first] == free)
-        self._height = model.jnt_qposadr[first] + 2 if self.floats else -1
+        self._first = model.jnt_qposadr[first] if self.floats else -1
 
     def _ids(self, kind: str, names: Sequence[str], missing: list[str]) -> np.ndarray:
         """Return numbers of parts; describe those that are missing."""
@@ -218,7 +228,8 @@ class MujocoRobot:
 
     def reset(self) -> None:
         """Begin at the first keyframe, called `home` if there is one, or at the reference
-        pose, with the joints in the default pose and without contact forces."""
+        pose, at the place of the start, with the joints in the default pose and without
+        contact forces."""
         names = _names(self.model, "key")
         if names:
             frame = names.index("home") if "home" in names else 0
@@ -228,13 +239,15 @@ class MujocoRobot:
         self.data.qvel[:] = 0.0
         self.data.qpos[self._q] = self.deployment.default_pose
         self.drive(np.asarray(self.deployment.default_pose))
+        if self.floats:
+            self.data.qpos[self._first : self._first + 3] += self._place
         self._mujoco.mj_forward(self.model, self.data)
         if self.floats and self.data.ncon:
             depth = min(self.data.contact.dist.min(), 0.0)
-            self.data.qpos[self._height] -= depth
+            self.data.qpos[self._first + 2] -= depth
             self._mujoco.mj_forward(self.model, self.data)
         self._up = self.data.xmat[self.root].reshape(3, 3).T @ np.array([0.0, 0.0, 1.0])
-        self._start_height = float(self.data.xpos[self.root][2])
+        self._start_height = self.height()
 
     def step(self, force: np.ndarray | None = None) -> None:
         """Take one physics step.
@@ -262,7 +275,8 @@ class MujocoRobot:
 
     def fallen(self) -> bool:
         """Return true if the root is tilted by more than 60 degrees from its orientation at
-        the start, or lower than half its height there, or the simulation has diverged."""
+        the start, or lower above the ground than half its height there, or the simulation
+        has diverged."""
         bad = self._mujoco.mjtWarning
         kinds = (bad.mjWARN_BADQPOS, bad.mjWARN_BADQVEL, bad.mjWARN_BADQACC)
         if any(self.data.warning[int(kind)].number for kind in kinds):
@@ -270,8 +284,38 @@ class MujocoRobot:
         if not self.floats:
             return False
         cosine = (self.data.xmat[self.root].reshape(3, 3) @ self._up)[2]
-        low = self.data.xpos[self.root][2] < 0.5 * self._start_height
-        return bool(cosine < 0.5 or low)
+        return bool(cosine < 0.5 or self.height() < 0.5 * self._start_height)
+
+    def height(self) -> float:
+        """Return the height of the root above the ground, m."""
+        place = self.data.xpos[self.root]
+        return float(place[2] - self.ground(place[None, :2])[0])
+
+    def ground(self, points: np.ndarray) -> np.ndarray:
+        """Return the heights of the ground at points `(n, 2)`, m: the highest shapes of the
+        world below 20 m above the root; minus infinity where there are none."""
+        model, geom = self.model, np.zeros(1, np.int32)
+        down, found = np.array([0.0, 0.0, -1.0]), []
+        for point in points:
+            start = np.array([*point, self.data.xpos[self.root][2] + 20.0])
+            while True:
+                ray = start, down, None, True, -1, geom
+                start[2] -= self._mujoco.mj_ray(model, self.data, *ray)
+                if geom[0] < 0 or not model.body_weldid[model.geom_bodyid[geom[0]]]:
+                    break
+                start[2] -= 1e-6  # Through the robot.
+            found.append(start[2] if geom[0] >= 0 else -np.inf)
+        return np.asarray(found)
+
+    def height_scan(self) -> np.ndarray:
+        """Return the heights of the ground at the points of the deployment, relative to the
+        root, m."""
+        x, y, _ = self.data.xmat[self.root].reshape(3, 3)[:, 0]
+        heading = np.array([x, y]) / max(np.hypot(x, y), 1e-9)
+        axes = np.array([heading, [-heading[1], heading[0]]])
+        place = self.data.xpos[self.root]
+        at = place[:2] + np.asarray(self.deployment.scan).reshape(-1, 2) @ axes
+        return np.clip(self.ground(at) - place[2], -2.0, 2.0)
 
     # Observations.
 
@@ -309,6 +353,7 @@ class MujocoRobot:
             - np.asarray(self.deployment.default_pose),
             "joint_velocities": self.joint_velocities(),
             "last_action": last_action,
+            "height_scan": self.height_scan(),
         }
         parts = []
         for part in self.deployment.observation:
@@ -373,7 +418,7 @@ class Replay(NamedTuple):
 
 def replay(
     policy: str | os.PathLike | OnnxPolicy,
-    model: str | os.PathLike,
+    model: str | os.PathLike | Any,
     *,
     command: Sequence[float | int] = (0.5, 0.0, 0.0),
     seconds: float | int = 20.0,
@@ -382,6 +427,7 @@ def replay(
     push: float | int = 0.0,
     gait: float | int = 0.0,
     servo: Servo = "policy",
+    start: Sequence[float | int] = (0.0, 0.0, 0.0),
     seed: int = 0,
     video: str | os.PathLike | None = None,
 ) -> Replay:
@@ -393,16 +439,17 @@ def replay(
     **Arguments:**
 
     - `policy`: ONNX file that `export_policy` wrote.
-    - `model`: MJCF file of the scene.
+    - `model`: MJCF file of the scene, or a `mujoco.MjSpec`.
     - `command`: forward and lateral velocity, m/s, and yaw rate, rad/s.
     - `seconds`: duration, s.
     - `latency`: time from an observation to the new targets of the servos, s.
     - `noise`: level of uniform noise on observations; 1: half widths of 0.1 m/s, 0.2 rad/s
-        (angular velocity), 0.05 (gravity), 0.01 rad and 1.5 rad/s (joints).
+        (angular velocity), 0.05 (gravity), 0.01 rad and 1.5 rad/s (joints), 0.02 m (heights).
     - `push`: horizontal force on the root in random directions, 0.2 s every 5 s, N.
     - `gait`: frequency of gait phases, Hz, if the policy observes them.
     - `servo`: gains of the servos: those of the `policy`, or of the `model`, see
         `MujocoRobot`.
+    - `start`: where the robot starts, relative to its place in the file, m.
     - `seed`: random seed of noise and pushes.
     - `video`: name of a GIF file to write.
 
@@ -417,13 +464,15 @@ def replay(
         raise ValueError(f"`seconds` must be positive, got {seconds}.")
     if len(command) != 3 or not np.all(np.isfinite(command)):
         raise ValueError(f"`command` must be three finite numbers, got {command}.")
+    if len(start) != 3 or not np.all(np.isfinite(start)):
+        raise ValueError(f"`start` must be three finite numbers, got {start}.")
     runner = policy if isinstance(policy, OnnxPolicy) else OnnxPolicy(policy)
     about = runner.metadata
     if about.deployment is None:
         raise ValueError(
             f"The policy ({about.agent} on {about.env}) cannot be replayed: {about.reason}"
         )
-    robot = MujocoRobot(model, about.deployment, servo, gait)
+    robot = MujocoRobot(model, about.deployment, servo, gait, start)
     disturbances = _Disturbances(np.random.default_rng(seed), noise, push)
     frames = _Frames(robot) if video is not None else None
     found = _run(robot, runner, command, seconds, latency, disturbances, frames)

@@ -144,6 +144,7 @@ def _deployment(values: dict[str, Any]) -> Deployment:
         name: tuple(x) if isinstance(x, list) else x for name, x in values.items()
     }
     fixed["observation"] = tuple(ObservationPart(**x) for x in values["observation"])
+    fixed["scan"] = tuple((float(x), float(y)) for x, y in values.get("scan", ()))
     found = Deployment(**fixed)
     check_deployment(found)
     return found
