@@ -20,10 +20,16 @@ _NUMBERS = {b"0": 0.0, b"1": 1.0, b"-": -1.0}
 _OTHER = b"."
 
 
+LARGEST = 4096
+"""Elements of the largest array with a pattern: larger ones are tables, of which a call
+reads few entries and should not compare all."""
+
+
 def pattern_of(array) -> bytes | None:
-    """Return the pattern of an array of floats; None if there is nothing to assume."""
+    """Return the pattern of an array of floats; None if there is nothing to assume, or the
+    array has more than `LARGEST` elements."""
     array = np.asarray(array)
-    if array.dtype.kind != "f":
+    if array.dtype.kind != "f" or array.size > LARGEST:
         return None
     flat = array.reshape(-1)
     codes = np.full(flat.shape, _OTHER)

@@ -288,7 +288,7 @@ class _Influence:
             self._mark(node, _ALWAYS)
         while self._stack:
             node, place = here = self._stack.pop()
-            if self.graph.op[node] == "input":
+            if self.graph.op[node] in ("input", "pointer"):
                 found.setdefault(node, set()).add(place)
             else:
                 self._follow(node, place, self._when[here])

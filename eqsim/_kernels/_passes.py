@@ -25,6 +25,7 @@ from . import (
     _reverse_rules as reverse_rules,
 )
 from ._arrays import Value
+from ._assumptions import LARGEST
 from ._callees import Callee
 from ._compile import fingerprint
 from ._emit import Emitter
@@ -272,8 +273,11 @@ def translated(graph: Graph, function: Function, deps, assumed):
         if not read:
             values.append(arrays.constant(graph, np.broadcast_to(_zero(dtype), shape)))
             continue
-        node = graph.source("input", dtype, dep, len(sources), rows)
-        inputs.append(Leaf(rows, dtype, dep, assumed=pattern))
+        # Tables that the batch shares are not worth a copy.
+        pointed = rows > LARGEST and not dep
+        kind = "pointer" if pointed else "input"
+        node = graph.source(kind, dtype, dep, len(sources), rows)
+        inputs.append(Leaf(rows, dtype, dep, assumed=pattern, pointed=pointed))
         if pattern is not None:
             graph.assumed[node] = pattern
         sources.append(node)

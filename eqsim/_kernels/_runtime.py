@@ -173,7 +173,11 @@ class _Writer:
                 continue
             to, own = self._scratch(schedule.place[node])
             source, more = self._buffer(k)
-            lines += [*own, *more, *self._move(leaf, to, source, into=True)]
+            lines += [*own, *more]
+            if leaf.pointed:
+                lines.append(f"  store ptr {source}, ptr {to}, align 8")
+            else:
+                lines += self._move(leaf, to, source, into=True)
         return lines
 
     def _region_of(self, leaf: Leaf) -> int:

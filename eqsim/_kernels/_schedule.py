@@ -25,6 +25,8 @@ class Leaf:
     - `dep`: the axes of the batch that it has, `LANE` and `LOOP`.
     - `summed`: true if a result is added up over the axes of the nest.
     - `assumed`: assumptions about arguments, see `_assumptions.py`.
+    - `pointed`: true for an argument that is read where it lies; others are copied to
+        scratch memory.
     """
 
     rows: int
@@ -32,6 +34,7 @@ class Leaf:
     dep: int
     summed: bool = False
     assumed: bytes | None = None
+    pointed: bool = False
 
 
 class Interface(NamedTuple):
@@ -438,7 +441,8 @@ def allocate(schedule: Schedule) -> Scratch:
     top, fixed, packed, sums = 0, {}, [], {}
     for leaf, node in zip(own.inputs, own.sources, strict=True):
         fixed[node] = top
-        top += _round(row(leaf, width if leaf.dep & LANE else 1))
+        size = row(leaf, width if leaf.dep & LANE else 1)
+        top += _round(8 if leaf.pointed else size)
     for k, leaf in enumerate(own.outputs):
         packed.append(top)
         top += _round(row(leaf, lanes))

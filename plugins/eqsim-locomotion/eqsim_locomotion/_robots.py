@@ -49,6 +49,8 @@ class Robot(NamedTuple):
     - `dt`: time step for training, s.
     - `fallen`: tilt of the root from which the robot has fallen, rad.
     - `foot_height`: height of a swing, m.
+    - `terrain_contacts`: largest number of contacts of each shape with terrain, of which the
+        deepest are kept, see `eqsim.load_mjcf`: few suffice for spheres.
     - `weights`: weights of reward terms that differ from those of other robots, 1/s.
     """
 
@@ -67,6 +69,7 @@ class Robot(NamedTuple):
     dt: float = 0.005
     fallen: float = 1.0
     foot_height: float = 0.08
+    terrain_contacts: int = 8
     weights: Mapping[str, float] = MappingProxyType({})
 
 
@@ -82,6 +85,7 @@ GO1 = Robot(
     stiffness=35.0,
     damping=0.5,
     pose_weights=_ABDUCTION,
+    terrain_contacts=2,
 )
 GO2 = GO1._replace(
     name="go2",
@@ -106,6 +110,7 @@ ANYMAL_C = Robot(
     damping=2.0,
     action_scale=0.4,
     pose_weights=_ABDUCTION,
+    terrain_contacts=2,
 )
 SPOT = Robot(
     name="spot",
@@ -114,6 +119,7 @@ SPOT = Robot(
     feet=("FL", "FR", "HL", "HR"),
     torque_limit={"kn": 115.0, "": 45.0},
     pose_weights=_ABDUCTION,
+    terrain_contacts=2,
 )
 BARKOUR = Robot(
     name="barkour",
@@ -145,6 +151,7 @@ G1 = Robot(
     damping={"hip": 2.0, "knee": 4.0, "waist": 4.0, "": 2.0},
     action_scale=0.4,
     pose_weights=_LEGS,
+    terrain_contacts=2,
 )
 T1 = Robot(
     name="t1",
@@ -282,6 +289,7 @@ def load_robot(
     if terrain is None:
         return eqsim.load_mjcf(spec, **options)
     spec = with_height_field(spec, *terrain.shape, terrain.size)
+    options = {"height_field_contacts": robot.terrain_contacts} | options
     return with_terrain(eqsim.load_mjcf(spec, **options), terrain.heights(jr.key(0)))
 
 
