@@ -36,9 +36,9 @@ UPRIGHT = PIPELINE.init(SYS, jnp.array([0.0, jnp.pi]))
 
 def swing_up(horizon: int = 80) -> control.Plan:
     """Plan a swing-up from hanging: `horizon` control steps of 0.02 s."""
-    cost = control.QuadraticCost(UPRIGHT, 0.01, 0.02, 200.0)
+    cost = control.QuadraticCost(UPRIGHT, 0.01, 0.02, 2000.0)
     problem = control.ControlProblem((PIPELINE, SYS), cost, horizon)
-    guess = 1.0 * jnp.sin(0.1 * jnp.arange(horizon, dtype=jnp.float32))[:, None]
+    guess = jnp.sin(0.1 * jnp.arange(float(horizon)))[:, None]
     return control.ILQR(max_steps=200).solve(problem, PIPELINE.init(SYS), guess=guess)
 
 
