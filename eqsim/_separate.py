@@ -26,8 +26,9 @@ from jax.interpreters import ad, batching, mlir
 from . import _kernels as kernels
 
 
-_TABLE_ROWS = 1 << 20
-"""Rows of a table while a function is traced for all lengths of its tables."""
+_TABLE_ROWS = 1 << 30
+"""Rows of a table while a function is traced for all lengths of its tables: no table has
+more."""
 
 
 @dataclasses.dataclass(frozen=True)

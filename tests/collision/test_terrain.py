@@ -12,6 +12,9 @@ from trajectories import converged, stacked
 
 from eqsim import Generalized, load_mjcf, State
 from eqsim._batching import batch_last
+from eqsim.collision import in_contact
+from eqsim.io import with_height_field
+from eqsim.terrain import with_terrain
 
 
 HILLS = np.random.default_rng(3).uniform(0, 1, (12, 10))
@@ -141,6 +144,19 @@ def test_terrains_are_a_batch():
     )
     np.testing.assert_allclose(alone, found[np.array([1, 5])], rtol=0, atol=1e-9)
     assert len(traces) == 1
+
+
+def test_large_fields():
+    """Heights of a field with more than a million points are read up to the last one."""
+    ball = """<mujoco><worldbody><geom type="plane" size="1 1 1"/>
+    <body><freejoint/><geom size=".1"/></body></worldbody></mujoco>"""
+    spec = with_height_field(ball, 1100, 1000, (10.0, 11.0))
+    heights = jnp.zeros((1100, 1000)).at[-60:, -60:].set(0.5)
+    sys, touches = with_terrain(load_mjcf(spec), heights), jax.jit(in_contact)
+    place = lambda x, y, z: jnp.array([x, y, z, 1.0, 0.0, 0.0, 0.0])
+    assert touches(sys, place(4.9, 5.4, 0.59)) and touches(sys, place(0.0, 0.0, 0.09))
+    assert not touches(sys, place(4.9, 5.4, 0.61))
+    assert not touches(sys, place(0.0, 0.0, 0.11))
 
 
 @pytest.mark.slow

@@ -76,6 +76,8 @@ class Robot(NamedTuple):
 _ABDUCTION = {"hip": 1.0, "HAA": 1.0, "hx": 1.0, "abduction": 1.0, "": 0.3}
 _LEGS = {"Head": 0.0, "head": 0.0, "knee": 0.2, "Knee": 0.2, "KFE": 0.2, "pitch": 0.4}
 _LEGS |= {"Pitch": 0.4, "HFE": 0.4, "ankle": 0.4, "FFE": 0.4, "": 1.0}
+# Humanoids fall often before they walk: a high cost of falls would teach them to stand.
+_UPRIGHT = {"fallen": -100.0, "tilt": -3.0}
 
 GO1 = Robot(
     name="go1",
@@ -152,6 +154,7 @@ G1 = Robot(
     action_scale=0.4,
     pose_weights=_LEGS,
     terrain_contacts=2,
+    weights=_UPRIGHT,
 )
 T1 = Robot(
     name="t1",
@@ -162,6 +165,7 @@ T1 = Robot(
     damping={"Hip": 3.0, "Knee": 3.0, "Waist": 3.0, "": 1.5},
     action_scale=0.4,
     pose_weights=_LEGS,
+    weights=_UPRIGHT,
 )
 H1 = Robot(
     name="h1",
@@ -172,6 +176,7 @@ H1 = Robot(
     damping={"knee": 4.0, "torso": 6.0, "": 2.0},
     action_scale=0.4,
     pose_weights=_LEGS,
+    weights=_UPRIGHT,
 )
 APOLLO = Robot(
     name="apollo",
@@ -181,6 +186,7 @@ APOLLO = Robot(
     keyframe="stand",
     action_scale=0.4,
     pose_weights={"knee": 0.2, "hip_fe": 0.4, "ankle": 0.4, "neck": 0.0, "": 1.0},
+    weights=_UPRIGHT,
 )
 BERKELEY = Robot(
     name="berkeley_humanoid",
@@ -191,6 +197,7 @@ BERKELEY = Robot(
     damping={"HR": 1.5, "HAA": 1.5, "HFE": 1.5, "KFE": 1.5, "": 0.3},
     action_scale=0.4,
     pose_weights=_LEGS,
+    weights=_UPRIGHT,
 )
 OP3 = Robot(
     name="op3",
@@ -210,6 +217,7 @@ OP3 = Robot(
     height=0.262,
     pose_weights={"knee": 0.2, "pitch": 0.4, "head": 0.0, "": 1.0},
     foot_height=0.04,
+    weights=_UPRIGHT,
 )
 ROBOTS = {
     robot.name: robot

@@ -76,7 +76,7 @@ NOISE = {
     "gravity": 0.05,
     "joint_positions": 0.03,
     "joint_velocities": 1.5,
-    "height_scan": 0.02,
+    "height_scan": 0.01,
 }
 """Default half widths of the uniform noise of observations."""
 
@@ -150,7 +150,7 @@ class VelocityTracking(AbstractEnv):
     - `soft_limit`: length of the soft range of a joint, as a fraction of its range.
     - `terrain`: terrain in place of the floor; only without `sys`.
     - `scan`: points of `height_scan` about the root, x ahead and y to the left, m; by
-        default a grid of 1 m by 0.6 m with points every 0.1 m.
+        default a grid of 1 m by 0.6 m with points every 0.2 m.
 
     **Raises:** `ValueError` if the robot does not have what its description names or a term
     needs, or a part or a term does not exist.
@@ -230,7 +230,7 @@ class VelocityTracking(AbstractEnv):
             self.mirror = reflect_joints(self.sys, self.start, joints)
         except ValueError:
             self.mirror = None
-        self.scan = as_array(grid_pattern((1.0, 0.6), 0.1) if scan is None else scan)
+        self.scan = as_array(grid_pattern((1.0, 0.6), 0.2) if scan is None else scan)
         self.scan_mirror = reflected_points(self.scan)
         self._check_terms(robot)
         dtype = self.pose.dtype

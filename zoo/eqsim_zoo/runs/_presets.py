@@ -171,6 +171,8 @@ _TABLE: dict[tuple[str, ...], Callable[..., Run]] = {
     ("ppo", "a1_velocity"): lambda steps=2_800_000: _walk("a1_velocity", steps),
     ("ppo", "go1_velocity"): lambda steps=2_800_000: _walk("go1_velocity", steps),
     ("ppo", "go2_velocity"): lambda steps=2_800_000: _walk("go2_velocity", steps),
+    ("ppo", "g1_velocity"): lambda steps=7_500_000: _walk("g1_velocity", steps),
+    ("ppo", "t1_velocity"): lambda steps=7_500_000: _walk("t1_velocity", steps),
     ("sac", "inverted_pendulum"): _balance_off_policy,
     ("shac", "hopper"): _hop_through_physics,
     ("dads", "ant_omni"): _five_directions,
