@@ -59,8 +59,8 @@ def stay_up(length: int = 150, horizon: int = 25) -> eqsim.State:
         new = PIPELINE.step(SYS, state, action)
         return (new, memory), new
 
-    inputs = jnp.arange(length), jr.uniform(jr.key(1), (length,), minval=-2.0, maxval=2.0)
-    return eqsim.scan(step, (UPRIGHT, memory), inputs)[1]
+    hits = jr.uniform(jr.key(1), (length,), minval=-2.0, maxval=2.0)
+    return eqsim.scan(step, (UPRIGHT, memory), (jnp.arange(length), hits))[1]
 
 
 def main() -> None:
@@ -68,8 +68,9 @@ def main() -> None:
     parser.add_argument("--out", help="name of a GIF file to write")
     out = parser.parse_args().out
     plan, after = swing_up(), stay_up()
-    print(f"swing-up: {eqsim.RESULTS[plan.result] or 'solved'}, {plan.steps} iterations")
-    print(f"largest tilt under pushes: {jnp.max(jnp.abs(after.q[:, 1] - jnp.pi)):.2f} rad")
+    tilt = jnp.max(jnp.abs(after.q[:, 1] - jnp.pi))
+    print("swing-up:", eqsim.RESULTS[plan.result] or f"solved, {plan.steps} iterations")
+    print(f"largest tilt under pushes: {tilt:.2f} rad")
     if out:
         q = jnp.concatenate([plan.states.q, after.q])[::2]
         camera = Camera((0.0, 0.0, 0.0), 2.6, 90.0, -5.0)

@@ -44,7 +44,8 @@ def throw(design):
     """Return the range of a throw, m, and the angles. Further rows of a design are torques,
     each for an equal share of the time until the ball is released."""
     sys, most = built(design), SYS.actuators.ctrl_range[:, 1]
-    ctrl = jnp.repeat(most[None] * jnp.tanh(design[1:]), STEPS // (len(design) - 1), axis=0)
+    ctrl = most[None] * jnp.tanh(design[1:])
+    ctrl = jnp.repeat(ctrl, STEPS // len(ctrl), axis=0)
     step = lambda state, u: (PIPELINE.step(sys, state, u), state.q)
     last, q = eqsim.scan(step, PIPELINE.init(sys), ctrl)
     pos = eqsim.kinematics.site_poses(sys, last.q).pos[0]

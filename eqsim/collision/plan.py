@@ -137,8 +137,9 @@ def split_plan(sys: System) -> tuple[ContactPlan, ListPlan | None]:
     are listed when they are near.
 
     Up to `MOST_ANCHORED` points against the world that have a closed form are computed:
-    they are rows of single links, which cost less than visits. If other pairs are listed, points of links that cannot leave their place, such
-    as those of an arm on a table, are listed too: they seldom touch the world.
+    they are rows of single links, which cost less than visits. If other pairs are listed,
+    points of links that cannot leave their place, such as those of an arm on a table, are
+    listed too: they seldom touch the world.
     """
     nodes = tree(sys).link_nodes
     carriers = tuple(-1 if link < 0 else nodes[link] for link in sys.geoms.links)
@@ -153,10 +154,10 @@ def split_plan(sys: System) -> tuple[ContactPlan, ListPlan | None]:
     )
     fields = sys.height_fields
     grids = tuple(
-        (fields.span(data[geom])[0], fields.rows[data[geom]], fields.columns[data[geom]])
+        (fields.span(field)[0], fields.rows[field], fields.columns[field])
         if kind is GeomKind.HFIELD
         else (0, 0, 0)
-        for geom, kind in enumerate(sys.geoms.kinds)
+        for field, kind in zip(data, sys.geoms.kinds, strict=True)
     )
     links = _mobile_links(sys.links.parents, sys.joints.kinds, sys.joints.links)
     mobile = tuple(link >= 0 and links[link] for link in sys.geoms.links)

@@ -307,7 +307,8 @@ def apart(shape: Shape) -> tuple[Shape, Shared]:
         shared = shared._replace(points=hulls.points, polygons=hulls.polygons)
         hulls = hulls._replace(points=None, polygons=None)
     if grids is not None:
-        shared, grids = shared._replace(heights=grids.heights), grids._replace(heights=None)
+        shared = shared._replace(heights=grids.heights)
+        grids = grids._replace(heights=None)
     return shape._replace(hulls=hulls, grids=grids), shared
 
 

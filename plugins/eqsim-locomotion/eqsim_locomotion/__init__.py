@@ -35,12 +35,12 @@ from ._tasks import (
     h1_velocity_rough as h1_velocity_rough,
     op3_velocity as op3_velocity,
     op3_velocity_rough as op3_velocity_rough,
+    rough_terrain as rough_terrain,
+    rough_velocity as rough_velocity,
     spot_velocity as spot_velocity,
     spot_velocity_rough as spot_velocity_rough,
     t1_velocity as t1_velocity,
     t1_velocity_rough as t1_velocity_rough,
-    rough_terrain as rough_terrain,
-    rough_velocity as rough_velocity,
 )
 from ._velocity import (
     VelocityState as VelocityState,

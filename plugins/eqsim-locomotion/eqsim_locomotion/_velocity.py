@@ -608,5 +608,3 @@ def _depth(geoms: Any, index: int, rot: Float[Array, "3 3"]) -> Float[Array, ""]
     if kind is GeomKind.CAPSULE:
         return size[0] + up[2] * size[1]
     return size[0]
-
-

@@ -383,7 +383,10 @@ def test_on_terrain_heights_are_above_the_ground(getkey):
     turn = 2.0 * jnp.arctan2(q[6], q[3])
     for k, (x, y) in enumerate(np.asarray(task.scan)):
         there = q[:2] + jnp.stack(
-            [x * jnp.cos(turn) - y * jnp.sin(turn), x * jnp.sin(turn) + y * jnp.cos(turn)]
+            [
+                x * jnp.cos(turn) - y * jnp.sin(turn),
+                x * jnp.sin(turn) + y * jnp.cos(turn),
+            ]
         )
         seen = terrain.ground_height(task.sys, *there) - q[2]
         np.testing.assert_allclose(timestep.obs[-5:][k], seen, atol=1e-6)

@@ -156,7 +156,9 @@ def test_height_scans_are_those_of_eqsim():
     field.userdata = heights.ravel() / 0.4
     field.size = [2.0, 2.0, 0.4, 1.0]
     scan = tuple((x, y) for x in (-0.9, -0.3, 0.3, 0.5, 0.9) for y in (-0.4, 0.0, 0.3))
-    told = DEPLOYMENT._replace(scan=scan, observation=(ObservationPart("height_scan", 15),))
+    told = DEPLOYMENT._replace(
+        scan=scan, observation=(ObservationPart("height_scan", 15),)
+    )
     robot = MujocoRobot(spec, told, start=(0.2, -0.3, 0.5))
     sys = eqsim.load_mjcf(spec)
     seen = eqx.filter_jit(height_scan)
