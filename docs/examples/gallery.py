@@ -3,8 +3,9 @@
     python docs/examples/gallery.py --out docs/images/gallery
     python docs/examples/gallery.py --only meshes --out out/gallery
 
-The ant needs a trained agent. `--run` is the folder of its run; if there is none, the
-agent is trained first (`eqsim train ppo ant`, about 8 minutes on two cores).
+The ant and G1 need trained agents. If there is no run in the folder `--runs`, the agent is
+trained first: `eqsim train ppo ant`, about 8 minutes on two cores, and `eqsim train ppo
+g1_velocity`, about 15, which needs eqsim-locomotion and MuJoCo Menagerie.
 """
 
 import argparse
@@ -83,15 +84,32 @@ def robots(path: pathlib.Path, run: pathlib.Path) -> None:
     write(path, [sheet])
 
 
-def ant(path: pathlib.Path, run: pathlib.Path) -> None:
-    """An ant that PPO trained to run."""
-    if not (run / "best.ckpt").exists():
-        preset = eqsim_zoo.runs.find_preset("ppo", "ant")
+def trained(runs: pathlib.Path, name: str):
+    """Return an environment and the policy that PPO learned there."""
+    run = runs / f"ppo-{name}"
+    if not (run / "last.ckpt").exists():
+        preset = eqsim_zoo.runs.find_preset("ppo", name)
         assert preset is not None
         eqsim_zoo.train(preset, out=run, progress=True)
-    trained = eqsim_zoo.load_run(run, best=True)
-    agent, env = trained.members.agent(0), trained.environment()
-    policy = eqsim.agent_policy(agent, trained.state)
+    result = eqsim_zoo.load_run(run, best=(run / "best.ckpt").exists())
+    return result.environment(), eqsim.agent_policy(*result.member(0))
+
+
+def g1(path: pathlib.Path, run: pathlib.Path) -> None:
+    """Unitree G1, which PPO trained to follow velocity commands."""
+    env, policy = trained(run, "g1_velocity")
+    low = jnp.array([0.7, 0.0, 0.3])
+    env = eqx.tree_at(lambda e: (e.commands.low, e.commands.high), env, (low, low))
+    env = eqx.tree_at(lambda e: e.commands.zero, env, jnp.zeros(3))
+    states = eqsim.rollout(env, policy, jr.key(1), 200).state
+    q = env.physics(states).q[50::2]
+    camera = Camera((0.0, 0.0, 0.75), 3.0, 120.0, -15.0, follow="pelvis")
+    write(path, pictures(env.sys, q, camera, (280, 280)), 2 * float(env.dt))
+
+
+def ant(path: pathlib.Path, run: pathlib.Path) -> None:
+    """An ant that PPO trained to run."""
+    env, policy = trained(run, "ant")
     states = eqsim.rollout(env, policy, jr.key(0), 140).state
     q = env.physics(states).q[40:]
     camera = Camera((0.0, 0.0, 0.5), 3.5, 60.0, -20.0, follow="torso")
@@ -196,7 +214,7 @@ def _plot(time, measured, simulated, title: str) -> Image.Image:
 
 
 PARTS: dict[str, Callable[[pathlib.Path, pathlib.Path], None]] = {
-    f.__name__: f for f in (robots, ant, meshes, swing_up, identification)
+    f.__name__: f for f in (robots, ant, g1, meshes, swing_up, identification)
 }
 
 
@@ -204,12 +222,12 @@ def main() -> None:
     """Write the files of the gallery."""
     made = argparse.ArgumentParser(description=__doc__)
     made.add_argument("--out", type=pathlib.Path, default="docs/images/gallery")
-    made.add_argument("--run", type=pathlib.Path, default="runs/ppo-ant")
+    made.add_argument("--runs", type=pathlib.Path, default="runs")
     made.add_argument("--only", nargs="*", choices=PARTS, default=[*PARTS])
     options = made.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.only:
-        PARTS[name](options.out / f"{name}.webp", options.run)
+        PARTS[name](options.out / f"{name}.webp", options.runs)
 
 
 if __name__ == "__main__":

@@ -153,11 +153,11 @@ def split_plan(sys: System) -> tuple[ContactPlan, ListPlan | None]:
         for geom, kind in enumerate(sys.geoms.kinds)
     )
     fields = sys.height_fields
+    first = tuple(fields.span(k)[0] for k in range(fields.nfield))
+    facts = tuple(zip(first, fields.rows, fields.columns, strict=True))
     grids = tuple(
-        (fields.span(field)[0], fields.rows[field], fields.columns[field])
-        if kind is GeomKind.HFIELD
-        else (0, 0, 0)
-        for field, kind in zip(data, sys.geoms.kinds, strict=True)
+        facts[data[geom]] if kind is GeomKind.HFIELD else (0, 0, 0)
+        for geom, kind in enumerate(sys.geoms.kinds)
     )
     links = _mobile_links(sys.links.parents, sys.joints.kinds, sys.joints.links)
     mobile = tuple(link >= 0 and links[link] for link in sys.geoms.links)

@@ -169,6 +169,9 @@ _TABLE: dict[tuple[str, ...], Callable[..., Run]] = {
     ("ppo", "half_cheetah"): lambda steps=3_000_000: _locomotion("half_cheetah", steps),
     ("ppo", "ant"): lambda steps=3_000_000: _locomotion("ant", steps),
     ("ppo", "a1_velocity"): lambda steps=2_800_000: _walk("a1_velocity", steps),
+    ("ppo", "anymal_c_velocity"): lambda steps=2_800_000: _walk(
+        "anymal_c_velocity", steps
+    ),
     ("ppo", "go1_velocity"): lambda steps=2_800_000: _walk("go1_velocity", steps),
     ("ppo", "go2_velocity"): lambda steps=2_800_000: _walk("go2_velocity", steps),
     ("ppo", "g1_velocity"): lambda steps=7_500_000: _walk("g1_velocity", steps),
