@@ -51,6 +51,15 @@ def _walk(env: str, steps: int | float) -> Run:
     return Run("ppo", env, steps, pool_size=2048, settings=settings)
 
 
+_QUADRUPEDS = ("a1_velocity", "anymal_c_velocity", "go1_velocity", "go2_velocity")
+_HUMANOIDS = ("g1_velocity", "t1_velocity")
+
+
+def _walker(env: str, default: int) -> Callable[..., Run]:
+    """Return the preset of a legged robot, by default with so many steps."""
+    return lambda steps=default: _walk(env, steps)
+
+
 def _balance_off_policy(steps: int | float = 40_000) -> Run:
     settings = {
         "unroll_length": 1,
@@ -168,14 +177,8 @@ _TABLE: dict[tuple[str, ...], Callable[..., Run]] = {
     ("ppo", "hopper"): lambda steps=2_000_000: _locomotion("hopper", steps),
     ("ppo", "half_cheetah"): lambda steps=3_000_000: _locomotion("half_cheetah", steps),
     ("ppo", "ant"): lambda steps=3_000_000: _locomotion("ant", steps),
-    ("ppo", "a1_velocity"): lambda steps=2_800_000: _walk("a1_velocity", steps),
-    ("ppo", "anymal_c_velocity"): lambda steps=2_800_000: _walk(
-        "anymal_c_velocity", steps
-    ),
-    ("ppo", "go1_velocity"): lambda steps=2_800_000: _walk("go1_velocity", steps),
-    ("ppo", "go2_velocity"): lambda steps=2_800_000: _walk("go2_velocity", steps),
-    ("ppo", "g1_velocity"): lambda steps=7_500_000: _walk("g1_velocity", steps),
-    ("ppo", "t1_velocity"): lambda steps=7_500_000: _walk("t1_velocity", steps),
+    **{("ppo", env): _walker(env, 2_800_000) for env in _QUADRUPEDS},
+    **{("ppo", env): _walker(env, 7_500_000) for env in _HUMANOIDS},
     ("sac", "inverted_pendulum"): _balance_off_policy,
     ("shac", "hopper"): _hop_through_physics,
     ("dads", "ant_omni"): _five_directions,
