@@ -37,6 +37,12 @@ def geom_shapes(sys: System, now: SensorInputs, geoms: Sequence[int]) -> Shape:
     )
 
 
+def _seen_shapes(sys: System, now: SensorInputs, geoms: Sequence[int]) -> Shape:
+    """Return shapes as rays see them: planes have sizes, too."""
+    size = vec3(take(sys.geoms.size, geoms))
+    return geom_shapes(sys, now, geoms)._replace(size=size)
+
+
 _FAR = 1e30
 
 
@@ -51,7 +57,7 @@ def _rangefinder(sys: System, now: SensorInputs, sensor: int):
     ray = Ray(pose.pos, pose.rot.columns[2])
     own = sys.sites.links[site[1]]
     geoms = [g for g in sys.sensors.ray_geoms if sys.geoms.links[g] != own]
-    hit = first_hit(sys, ft.partial(geom_shapes, sys, now), ray, geoms)
+    hit = first_hit(sys, ft.partial(_seen_shapes, sys, now), ray, geoms)
     some = hit.dist >= 0.0
     only = lambda v: Vec3(*(jnp.where(some, x, 0.0) for x in v))
     values = {
