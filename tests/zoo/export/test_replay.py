@@ -180,6 +180,15 @@ def test_height_scans_are_those_of_eqsim():
     assert robot.fallen()
 
 
+def test_planes_have_no_end(files):
+    """A robot beyond the rectangle that is drawn has a height above the plane."""
+    robot = MujocoRobot(files(scene()), DEPLOYMENT, start=(20.0, 0.0, 0.0))
+    assert 0.2 < robot.height() < 0.4 and not robot.fallen()
+    robot.data.qpos[2] -= 0.6 * robot.height()
+    robot.update()
+    assert robot.fallen()
+
+
 @pytest.mark.parametrize("actuator", (MOTOR, POSITION))
 def test_servos_have_the_gains_of_the_policy(actuator, files):
     """Whatever the actuators in the file, and in whatever order."""

@@ -293,9 +293,12 @@ class MujocoRobot:
 
     def ground(self, points: np.ndarray) -> np.ndarray:
         """Return the heights of the ground at points `(n, 2)`, m: the highest shapes of the
-        world below 20 m above the root; minus infinity where there are none."""
+        world below 20 m above the root; else the highest plane, as robots stand on planes
+        also beyond the rectangle that is drawn; else minus infinity."""
         model, geom = self.model, np.zeros(1, np.int32)
         down, found = np.array([0.0, 0.0, -1.0]), []
+        planes = model.geom_type == int(self._mujoco.mjtGeom.mjGEOM_PLANE)
+        endless = self.data.geom_xpos[planes, 2].max(initial=-np.inf)
         for point in points:
             start = np.array([*point, self.data.xpos[self.root][2] + 20.0])
             while True:
@@ -304,7 +307,7 @@ class MujocoRobot:
                 if geom[0] < 0 or not model.body_weldid[model.geom_bodyid[geom[0]]]:
                     break
                 start[2] -= 1e-6  # Through the robot.
-            found.append(start[2] if geom[0] >= 0 else -np.inf)
+            found.append(start[2] if geom[0] >= 0 else endless)
         return np.asarray(found)
 
     def height_scan(self) -> np.ndarray:
