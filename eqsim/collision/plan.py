@@ -153,7 +153,7 @@ def split_plan(sys: System) -> tuple[ContactPlan, ListPlan | None]:
         for geom, kind in enumerate(sys.geoms.kinds)
     )
     fields = sys.height_fields
-    first = tuple(fields.span(k)[0] for k in range(fields.nfield))
+    first = tuple(fields.span(k)[0] for k in range(len(fields.rows)))
     facts = tuple(zip(first, fields.rows, fields.columns, strict=True))
     grids = tuple(
         facts[data[geom]] if kind is GeomKind.HFIELD else (0, 0, 0)

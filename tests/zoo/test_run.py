@@ -311,7 +311,9 @@ def test_presets(monkeypatch):
 
 
 # Of eqsim-locomotion, whose tests find these environments.
-OF_PLUGINS = "a1_velocity", "go1_velocity", "go2_velocity"
+OF_PLUGINS = tuple(
+    f"{robot}_velocity" for robot in ("a1", "anymal_c", "g1", "go1", "go2", "t1")
+)
 
 
 @pytest.mark.parametrize("names", presets(), ids="-".join)
