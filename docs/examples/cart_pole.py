@@ -73,8 +73,7 @@ def main() -> None:
     print(f"largest tilt under pushes: {tilt:.2f} rad")
     if out:
         q = jnp.concatenate([plan.states.q, after.q])[::2]
-        camera = Camera((0.0, 0.0, 0.0), 2.6, 90.0, -5.0)
-        write_gif(out, images(SYS, q, camera), 0.04)
+        write_gif(out, images(SYS, q, Camera((0.0, 0.0, 0.0), 2.6, 90.0, -5.0)), 0.04)
 
 
 if __name__ == "__main__":

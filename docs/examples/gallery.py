@@ -5,7 +5,7 @@
 
 The ant and G1 need trained agents. If there is no run in the folder `--runs`, the agent is
 trained first: `eqsim train ppo ant`, about 8 minutes on two cores, and `eqsim train ppo
-g1_velocity`, about 15, which needs eqsim-locomotion and MuJoCo Menagerie.
+g1_velocity`, less than 30, which needs eqsim-locomotion and MuJoCo Menagerie.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Body and motion of an arm that throws a ball, designed together by exact gradients.
 
-Adam climbs the gradient of the range by the lengths of both links and the torques of both
-motors; the cross-entropy method searches the same designs with as many simulations.
+Adam increases the range by its gradient with respect to lengths of links and torques; the
+cross-entropy method searches the same designs with as many simulations.
 """
 
 import equinox as eqx

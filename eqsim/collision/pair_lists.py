@@ -13,6 +13,7 @@ Lists hold the worst case, so that nothing is dropped; only what is used is ever
 """
 
 import functools as ft
+import math
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -537,7 +538,7 @@ def _values(pair, points: ContactPoints) -> ContactList:
 
 
 _MOST_HEIGHTS = 1 << 26
-"""Heights that all lanes of a chunk hold, as each has those of its environment."""
+"""Heights that all lanes of a chunk hold, if each has those of its environment."""
 
 
 def _with_touching_lanes(
@@ -580,7 +581,8 @@ def _with_touching_lanes(
     )
     start = none, [contacts[condim] for condim in own], jnp.zeros_like(near.count)
     size = lanes_per_chunk(len(group.pairs), batch)
-    if visit.on_terrain:
+    own_heights = math.prod(tables.heights.shape[1:]) > 1
+    if visit.on_terrain and own_heights:
         size = max(2, min(size, _MOST_HEIGHTS // tables.heights.shape[0]))
     touching, found, crowded = for_lanes(near.count, size, body, start)
     return touching, {**contacts, **dict(zip(own, found, strict=True))}, crowded

@@ -49,8 +49,8 @@ class Robot(NamedTuple):
     - `dt`: time step for training, s.
     - `fallen`: tilt of the root from which the robot has fallen, rad.
     - `foot_height`: height of a swing, m.
-    - `terrain_contacts`: largest number of contacts of each shape with terrain, of which the
-        deepest are kept, see `eqsim.load_mjcf`: few suffice for spheres.
+    - `terrain_contacts`: largest number of contacts of each shape with terrain. The deepest
+        are kept, and `Solved.converged` is false where there are more.
     - `weights`: weights of reward terms that differ from those of other robots, 1/s.
     """
 

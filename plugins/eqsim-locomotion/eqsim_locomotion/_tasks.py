@@ -17,7 +17,12 @@ from ._velocity import PARTS, VelocityState, VelocityTracking
 
 def rough_terrain(levels: int = 6) -> TerrainGrid:
     """Return the terrain of `rough_velocity`: stairs up to 12 cm, down and up, slopes up to
-    0.4, noise up to 5 cm and blocks up to 7 cm, on patches of 8 m."""
+    0.4, noise up to 5 cm and blocks up to 7 cm, on patches of 8 m.
+
+    **Arguments:**
+
+    - `levels`: number of levels of difficulty.
+    """
     stairs = (0.02, 0.12)
     kinds = (
         Stairs(step_height=stairs, step_width=0.35),

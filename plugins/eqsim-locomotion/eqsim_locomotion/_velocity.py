@@ -148,7 +148,8 @@ class VelocityTracking(AbstractEnv):
         description.
     - `commands`: the commands.
     - `soft_limit`: length of the soft range of a joint, as a fraction of its range.
-    - `terrain`: terrain in place of the floor; only without `sys`.
+    - `terrain`: terrain in place of the floor; only without `sys`. Initial states are those
+        of a floor at z = 0, which `TerrainCurriculum` moves to patches of the terrain.
     - `scan`: points of `height_scan` about the root, x ahead and y to the left, m; by
         default a grid of 1 m by 0.6 m with points every 0.2 m.
 
@@ -313,8 +314,8 @@ class VelocityTracking(AbstractEnv):
         scan = self.scan_mirror
         if scan is None and "height_scan" in self.observation:
             raise ValueError(
-                "The task has no reflection, as the points of `scan` are no mirror image of "
-                "themselves: each (x, y) needs a point (x, -y)."
+                "The task has no reflection, as the points of `scan` are not symmetric: each "
+                "(x, y) needs one point (x, -y)."
             )
         obs = reflected_observation(self.observation, action, scan)
         return Reflection(obs, action)
@@ -583,7 +584,10 @@ def reflected_observation(
 
 def reflected_points(points: Array) -> SignedPermutation | None:
     """Return which point is the reflection (x, -y) of each point (x, y); None if there is
-    none for some."""
+    none for some, or points occur twice.
+
+    **Raises:** `ValueError` if there are no points of two coordinates.
+    """
     here = np.asarray(points, float)
     if here.ndim != 2 or here.shape[1] != 2 or not len(here):
         raise ValueError(
@@ -591,7 +595,8 @@ def reflected_points(points: Array) -> SignedPermutation | None:
         )
     apart = np.abs(here[:, None] * [1.0, -1.0] - here[None]).max(axis=2)
     index = apart.argmin(axis=1)
-    if apart[np.arange(len(here)), index].max() > 1e-4:
+    every = np.arange(len(here))
+    if apart[every, index].max() > 1e-4 or np.any(index[index] != every):
         return None
     return SignedPermutation(tuple(map(int, index)), (1,) * len(here))
 

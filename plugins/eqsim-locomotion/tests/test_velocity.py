@@ -416,7 +416,7 @@ def test_reflections_of_scans():
     crooked = loco.VelocityTracking(
         robot(), observation=("command", "height_scan"), scan=[[0.1, 0.2], [0.3, 0.1]]
     )
-    with pytest.raises(ValueError, match="points of `scan` are no mirror image"):
+    with pytest.raises(ValueError, match="points of `scan` are not symmetric"):
         crooked.reflection()
     with pytest.raises(ValueError, match=r"`scan` has the shape \(3,\)"):
         loco.VelocityTracking(robot(), scan=[0.1, 0.2, 0.3])

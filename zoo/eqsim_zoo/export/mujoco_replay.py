@@ -275,8 +275,8 @@ class MujocoRobot:
 
     def fallen(self) -> bool:
         """Return true if the root is tilted by more than 60 degrees from its orientation at
-        the start, or lower above the ground than half its height there, or the simulation
-        has diverged."""
+        the start, its height above the ground is less than half of that there, or the
+        simulation has diverged."""
         bad = self._mujoco.mjtWarning
         kinds = (bad.mjWARN_BADQPOS, bad.mjWARN_BADQVEL, bad.mjWARN_BADQACC)
         if any(self.data.warning[int(kind)].number for kind in kinds):
