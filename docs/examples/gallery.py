@@ -71,7 +71,7 @@ def pictures(sys, q, camera: Camera | None = None, size=(320, 240)) -> list:
     return [Image.fromarray(x) for x in np.asarray(found)]
 
 
-def robots(path: pathlib.Path, run: pathlib.Path) -> None:
+def robots(path: pathlib.Path, runs: pathlib.Path) -> None:
     """Gymnasium's robots in their initial states."""
     width, height, columns = 240, 180, 4
     sheet = Image.new("RGB", (width * columns, height * (len(ROBOTS) // columns)))
@@ -95,9 +95,9 @@ def trained(runs: pathlib.Path, name: str):
     return result.environment(), eqsim.agent_policy(*result.member(0))
 
 
-def g1(path: pathlib.Path, run: pathlib.Path) -> None:
+def g1(path: pathlib.Path, runs: pathlib.Path) -> None:
     """Unitree G1, which PPO trained to follow velocity commands."""
-    env, policy = trained(run, "g1_velocity")
+    env, policy = trained(runs, "g1_velocity")
     low = jnp.array([0.7, 0.0, 0.3])
     env = eqx.tree_at(lambda e: (e.commands.low, e.commands.high), env, (low, low))
     env = eqx.tree_at(lambda e: e.commands.zero, env, jnp.zeros(3))
@@ -107,16 +107,16 @@ def g1(path: pathlib.Path, run: pathlib.Path) -> None:
     write(path, pictures(env.sys, q, camera, (280, 280)), 2 * float(env.dt))
 
 
-def ant(path: pathlib.Path, run: pathlib.Path) -> None:
+def ant(path: pathlib.Path, runs: pathlib.Path) -> None:
     """An ant that PPO trained to run."""
-    env, policy = trained(run, "ant")
+    env, policy = trained(runs, "ant")
     states = eqsim.rollout(env, policy, jr.key(0), 140).state
     q = env.physics(states).q[40:]
     camera = Camera((0.0, 0.0, 0.5), 3.5, 60.0, -20.0, follow="torso")
     write(path, pictures(env.sys, q, camera), float(env.dt))
 
 
-def meshes(path: pathlib.Path, run: pathlib.Path) -> None:
+def meshes(path: pathlib.Path, runs: pathlib.Path) -> None:
     """Convex meshes that fall onto a terrain."""
     rng = np.random.default_rng(1)
     assets, bodies = (
@@ -154,7 +154,7 @@ def meshes(path: pathlib.Path, run: pathlib.Path) -> None:
     write(path, pictures(sys, q, Camera((0, 0, 0.25), 2.6, 70, -28)), 0.04)
 
 
-def swing_up(path: pathlib.Path, run: pathlib.Path) -> None:
+def swing_up(path: pathlib.Path, runs: pathlib.Path) -> None:
     """A swing-up found by iterative LQR."""
     sys, pipeline = eqsim.load_mjcf(PENDULUM), eqsim.Generalized()
     upright = pipeline.init(sys, jnp.array([jnp.pi]))
@@ -166,7 +166,7 @@ def swing_up(path: pathlib.Path, run: pathlib.Path) -> None:
     write(path, pictures(sys, q, Camera((0, 0, 0), 1.8, 90, 0), (240, 240)), 0.05)
 
 
-def identification(path: pathlib.Path, run: pathlib.Path) -> None:
+def identification(path: pathlib.Path, runs: pathlib.Path) -> None:
     """Simulations of a pendulum with the parameters of each step of a fit."""
     with jax.enable_x64(True):
         time = np.arange(0.0, 4.0, 0.01)

@@ -34,10 +34,10 @@ def built(design):
     of the file. Mass is proportional to length."""
     scale = jnp.ones(3).at[:2].set(1.0 + 0.5 * jnp.tanh(design[0]))
     links, before = SYS.links, jnp.concatenate([jnp.ones(1), scale[:2]])
-    new = links.pos * before[:, None], links.com * scale[:, None], links.mass * scale
-    new = *new, links.inertia * scale[:, None] ** 3
+    pos, com = links.pos * before[:, None], links.com * scale[:, None]
+    mass, inertia = links.mass * scale, links.inertia * scale[:, None] ** 3
     parts = lambda s: (s.links.pos, s.links.com, s.links.mass, s.links.inertia)
-    return eqx.tree_at(parts, SYS, new)
+    return eqx.tree_at(parts, SYS, (pos, com, mass, inertia))
 
 
 def throw(design):

@@ -82,12 +82,6 @@ def hull_tables(sys: System) -> tuple[Vec3, Polygons]:
     return vec3(sys.meshes.vertices), hull_polygons(sys.meshes.hulls)
 
 
-def shape_tables(sys: System) -> "Shared":
-    """Return what the shapes of all pairs share."""
-    points, polygons = hull_tables(sys)
-    return Shared(points, polygons, sys.height_fields.heights)
-
-
 @ft.lru_cache(maxsize=256)
 def hull_polygons(graph: HullGraph) -> Polygons:
     """Return the polygons and edges of the hulls of all meshes."""
@@ -134,6 +128,24 @@ class Grids(NamedTuple):
     start: Any
     rows: Any
     columns: Any
+
+
+class Shared(NamedTuple):
+    """What the shapes of all pairs share.
+
+    - `points`, `polygons`: see `Hulls`; None if no shape is a mesh.
+    - `heights`: see `Grids`; None if no shape is a height field.
+    """
+
+    points: Any = None
+    polygons: Polygons | None = None
+    heights: Any = None
+
+
+def shape_tables(sys: System) -> Shared:
+    """Return what the shapes of all pairs share."""
+    points, polygons = hull_tables(sys)
+    return Shared(points, polygons, sys.height_fields.heights)
 
 
 class Shape(NamedTuple):
@@ -248,18 +260,6 @@ def half_extents(kind: AnyKind, size: Vec3) -> Vec3:
     if kind is GeomKind.CYLINDER:
         return Vec3(size.x, size.x, size.y)
     return kind.extents(size) if isinstance(kind, ShapeKind) else size
-
-
-class Shared(NamedTuple):
-    """What the shapes of all pairs share.
-
-    - `points`, `polygons`: see `Hulls`; None if no shape is a mesh.
-    - `heights`: see `Grids`; None if no shape is a height field.
-    """
-
-    points: Any = None
-    polygons: Polygons | None = None
-    heights: Any = None
 
 
 def near_points(

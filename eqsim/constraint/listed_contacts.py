@@ -333,8 +333,9 @@ class Facts(eqx.Module):
 
     def law(self, group: PairGroup, condim: int) -> PairLaw:
         """Return static facts about the contacts of a dimension of a group of pairs."""
-        shapes = group.kinds, group.num_points
-        return PairLaw(*shapes, condim, self.cone, self.safe_solref)
+        return PairLaw(
+            group.kinds, group.num_points, condim, self.cone, self.safe_solref
+        )
 
 
 def parameters_of(

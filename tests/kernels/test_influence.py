@@ -77,6 +77,17 @@ def test_flags_are_the_pattern_of_the_jacobian(fn):
     np.testing.assert_array_equal(found, pattern)
 
 
+def test_tables_that_are_read_where_they_lie():
+    """Elements of a table that is not copied, at known and at computed places."""
+    shapes = [jax.ShapeDtypeStruct((n,), float) for n in (5000, 1)]
+    known = lambda table, place: table[3] + 0.0 * place
+    found, _ = influences(known, *shapes)
+    np.testing.assert_array_equal(np.flatnonzero(found), [3])
+    computed = lambda table, place: table[jnp.clip(place, 0, 9).astype(jnp.int32)]
+    found, _ = influences(computed, *shapes)
+    assert found.all()
+
+
 def test_programs_without_a_kernel_have_all_flags():
     fn = lambda x: jnp.linalg.eigvalsh(x)[:1]
     (flags,) = influences(fn, jax.ShapeDtypeStruct((3, 3), float))

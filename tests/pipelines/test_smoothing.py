@@ -53,6 +53,46 @@ def test_a_ball_that_misses_a_wall():
     assert 0.0 < further < value
 
 
+LISTED = """
+<mujoco>
+  <option timestep="0.005" gravity="0 0 0"/>
+  <asset><hfield name="flat" nrow="5" ncol="5" size="1 1 1 1"/></asset>
+  <worldbody>
+    <geom {wall}/>
+    <body pos="0 0 1"><freejoint/><geom {shape}/></body>
+  </worldbody>
+</mujoco>"""
+PAIRS = {
+    "hfield-sphere": ('type="hfield" hfield="flat"', 'size=".1"'),
+    "box-ellipsoid": (
+        'type="box" size="1 1 1" pos="0 0 -1"',
+        'type="ellipsoid" size=".2 .2 .1"',
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", PAIRS)
+def test_gradients_of_listed_pairs(pair):
+    """Before contact, too, where the shapes are farther apart than their margin."""
+    wall, shape = PAIRS[pair]
+    sys, pipeline = (
+        load_mjcf(LISTED.format(wall=wall, shape=shape)),
+        Generalized(smoothing=2e-3),
+    )
+    step = lambda state, _: (pipeline.step(sys, state, NOTHING), None)
+
+    def leaves(gap):
+        start = ball(gap)
+        start = State(start.q.at[:2].set(jnp.array([0.11, 0.07])), start.qd, NOTHING)
+        return eqsim.scan(step, start, length=4)[0].qd[2]
+
+    gaps = jnp.array([-2e-3, 3e-3, 5e-3])
+    each = jax.jit(jax.vmap(leaves))
+    assert jnp.all(jax.vmap(jax.grad(leaves))(gaps) < -0.1)
+    check_gradients(each, gaps)
+
+
 def test_gradients():
     """Forward, reverse and finite differences agree on both sides of the surface."""
     gaps, width = jnp.array([-2e-3, -1e-6, 0.0, 3e-3]), jnp.array(2e-3)

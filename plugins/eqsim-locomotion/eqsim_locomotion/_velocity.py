@@ -129,9 +129,9 @@ class VelocityTracking(AbstractEnv):
 
     Initial state: the default pose with any heading, joint angles that deviate by up to 0.1
     rad, and velocities of the root up to 0.5 m/s and 0.5 rad/s in each entry. The episode
-    terminates if the root is tilted by more than `fallen`; on terrain also if it is lower
-    than a third of its default height, as beyond the sides. Heights are those above the
-    ground.
+    terminates if the root is tilted by more than `fallen`; on terrain also if its height is
+    less than a third of that of the default pose, which ends episodes beyond the sides. All
+    heights are those above the ground.
 
     Contacts and torques are those of the last time step of a control step.
 
@@ -168,7 +168,7 @@ class VelocityTracking(AbstractEnv):
     observation: tuple[str, ...] = eqx.field(static=True)
     names: Names = eqx.field(static=True)
     mirror: SignedPermutation | None = eqx.field(static=True)
-    scan_mirror: SignedPermutation | None = eqx.field(static=True)
+    scan: tuple[tuple[float, float], ...] = eqx.field(static=True)
     scales: dict[str, Float[Array, ""]]
     noise: dict[str, Float[Array, ""]]
     weights: dict[str, Float[Array, ""]]
@@ -180,7 +180,6 @@ class VelocityTracking(AbstractEnv):
     swing_height: Float[Array, ""]
     fallen: Float[Array, ""]
     soft_limit: Float[Array, ""]
-    scan: Float[Array, "npoint 2"]
 
     def __init__(
         self,
@@ -231,8 +230,7 @@ class VelocityTracking(AbstractEnv):
             self.mirror = reflect_joints(self.sys, self.start, joints)
         except ValueError:
             self.mirror = None
-        self.scan = as_array(grid_pattern((1.0, 0.6), 0.2) if scan is None else scan)
-        self.scan_mirror = reflected_points(self.scan)
+        self.scan = _points(grid_pattern((1.0, 0.6), 0.2) if scan is None else scan)
         self._check_terms(robot)
         dtype = self.pose.dtype
         self.action_scale = jnp.asarray(
@@ -299,7 +297,7 @@ class VelocityTracking(AbstractEnv):
             torque_limit=listed(actuators.force_range[:, 1]),
             period=float(self.dt),
             observation=tuple(map(part, self.observation)),
-            scan=tuple(map(listed, self.scan)) if scanned else (),
+            scan=self.scan if scanned else (),
         )
 
     def reflection(self) -> Reflection:
@@ -311,7 +309,7 @@ class VelocityTracking(AbstractEnv):
         action = self.mirror
         if action is None:  # Then this says why.
             action = reflect_joints(self.sys, self.start, self.names.joints)
-        scan = self.scan_mirror
+        scan = _reflected_points(self.scan)
         if scan is None and "height_scan" in self.observation:
             raise ValueError(
                 "The task has no reflection, as the points of `scan` are not symmetric: each "
@@ -520,7 +518,7 @@ class VelocityTracking(AbstractEnv):
         scanned = {}
         if "height_scan" in self.observation:
             root = self.sys.links.names[self.names.root]
-            heights = height_scan(self.sys, state.robot.q, root, self.scan)
+            heights = height_scan(self.sys, state.robot.q, root, np.array(self.scan))
             scanned["height_scan"] = jnp.clip(heights, -2.0, 2.0)
         return {
             "linear_velocity": velocity,
@@ -582,23 +580,32 @@ def reflected_observation(
     return SignedPermutation.join([known.get(name, joints) for name in parts])
 
 
-def reflected_points(points: Array) -> SignedPermutation | None:
-    """Return which point is the reflection (x, -y) of each point (x, y); None if there is
-    none for some, or points occur twice.
+def _points(values: Any) -> tuple[tuple[float, float], ...]:
+    """Return the points of a scan as numbers.
 
-    **Raises:** `ValueError` if there are no points of two coordinates.
+    **Raises:** `ValueError` if they are no points of two finite coordinates.
     """
-    here = np.asarray(points, float)
-    if here.ndim != 2 or here.shape[1] != 2 or not len(here):
+    points = np.asarray(values, float)
+    if points.ndim != 2 or points.shape[1] != 2 or not len(points):
         raise ValueError(
-            f"`scan` has the shape {here.shape}, expected (n, 2): x and y of points."
+            f"`scan` has the shape {points.shape}, expected (n, 2): x and y of points."
         )
+    if not np.all(np.isfinite(points)):
+        raise ValueError(f"`scan` must be finite, m, got {points.tolist()}.")
+    return tuple((float(x), float(y)) for x, y in points)
+
+
+def _reflected_points(
+    points: tuple[tuple[float, float], ...],
+) -> SignedPermutation | None:
+    """Return which point is the reflection (x, -y) of each point (x, y); None if there is
+    none for some, or points occur twice."""
+    here, every = np.array(points), np.arange(len(points))
     apart = np.abs(here[:, None] * [1.0, -1.0] - here[None]).max(axis=2)
     index = apart.argmin(axis=1)
-    every = np.arange(len(here))
     if apart[every, index].max() > 1e-4 or np.any(index[index] != every):
         return None
-    return SignedPermutation(tuple(map(int, index)), (1,) * len(here))
+    return SignedPermutation(index, np.ones_like(index))
 
 
 def _depth(geoms: Any, index: int, rot: Float[Array, "3 3"]) -> Float[Array, ""]:

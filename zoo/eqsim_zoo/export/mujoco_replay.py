@@ -72,7 +72,7 @@ class MujocoRobot:
         self._mujoco = engine()
         self._file, self.model = self._load(file)
         self.deployment, self._gait = deployment, gait
-        self._place = np.asarray(start, float)
+        self._offset = np.asarray(start, float)
         self.data = self._mujoco.MjData(self.model)
         self._find()
         self._check_phase()
@@ -127,7 +127,7 @@ class MujocoRobot:
         first = model.body_jntadr[self.root]
         free = int(self._mujoco.mjtJoint.mjJNT_FREE)
         self.floats = bool(first >= 0 and model.jnt_type[first] == free)
-        self._first = model.jnt_qposadr[first] if self.floats else -1
+        self._free = model.jnt_qposadr[first] if self.floats else -1
 
     def _ids(self, kind: str, names: Sequence[str], missing: list[str]) -> np.ndarray:
         """Return numbers of parts; describe those that are missing."""
@@ -240,11 +240,11 @@ class MujocoRobot:
         self.data.qpos[self._q] = self.deployment.default_pose
         self.drive(np.asarray(self.deployment.default_pose))
         if self.floats:
-            self.data.qpos[self._first : self._first + 3] += self._place
+            self.data.qpos[self._free : self._free + 3] += self._offset
         self._mujoco.mj_forward(self.model, self.data)
         if self.floats and self.data.ncon:
             depth = min(self.data.contact.dist.min(), 0.0)
-            self.data.qpos[self._first + 2] -= depth
+            self.data.qpos[self._free + 2] -= depth
             self._mujoco.mj_forward(self.model, self.data)
         self._up = self.data.xmat[self.root].reshape(3, 3).T @ np.array([0.0, 0.0, 1.0])
         self._start_height = self.height()
@@ -302,8 +302,9 @@ class MujocoRobot:
         for point in points:
             start = np.array([*point, self.data.xpos[self.root][2] + 20.0])
             while True:
-                ray = start, down, None, True, -1, geom
-                start[2] -= self._mujoco.mj_ray(model, self.data, *ray)
+                start[2] -= self._mujoco.mj_ray(
+                    model, self.data, start, down, None, True, -1, geom
+                )
                 if geom[0] < 0 or not model.body_weldid[model.geom_bodyid[geom[0]]]:
                     break
                 start[2] -= 1e-6  # Through the robot.
