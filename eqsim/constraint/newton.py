@@ -28,6 +28,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
+import numpy as np
 from jax import lax
 
 from .._errors import check_count
@@ -43,6 +44,7 @@ from ..kinematics.link_motion import (
     Kinematics,
 )
 from ..model import Tree
+from ..model.arrays import take
 from ..spatial import Force, Motion
 from ..spatial.vectors import RigidInertia
 from .rows import AbstractRows, AbstractSolverRows, join, Line, Terms, total
@@ -338,7 +340,7 @@ def _searched(
     tolerance: float,
 ) -> _Point:
     """Find the least cost between an iterate and the minimum of its models."""
-    search = _search(tree, problem, rows, now.qdd, end)
+    search = _search(tree, problem, rows, now, end)
     line = search.line
     largest = lambda x: jnp.max(jnp.abs(x), axis=0)
     # Costs along a shorter step differ by rounding, and so does what is left after it.
@@ -362,40 +364,67 @@ class _Search(NamedTuple):
     r"""A line of accelerations, and what its slope depends on.
 
     - `line`: the line.
-    - `left`, `dleft`: $\tau - M a$ at the start, without constraints, and its change.
     - `on_line`: data of all rows on the line.
+    - `first`: slope at its start, $-\Delta a^T (M + J^T W J) \Delta a$ with the models
+        there.
+    - `mass`: $\Delta a^T M \Delta a$.
+    - `work`: work of the rows at the start.
     """
 
     line: Line
-    left: Any
-    dleft: Any
     on_line: tuple[Any, ...]
+    first: Any
+    mass: Any
+    work: Any
 
 
-def _search(tree: Tree, problem: Problem, rows: SolverRows, start, end) -> _Search:
-    def at(qdd):
-        motion = node_motion(tree, problem.kin, qdd)
-        return motion, smooth_residual(tree, problem, motion, qdd)
-
-    first, last = at(start), at(end)
-    dmotion, dleft = jtu.tree_map(jnp.subtract, last, first)
-    line = Line(start, first[0], end - start, dmotion)
+def _search(tree: Tree, problem: Problem, rows: SolverRows, now: _Iterate, end):
+    change = end - now.qdd
+    motion, dmotion = (node_motion(tree, problem.kin, a) for a in (now.qdd, change))
+    line = Line(now.qdd, motion, change, dmotion)
     on_line = tuple(each.on_line(line) for each in rows)
-    return _Search(line, first[1], dleft, on_line)
+    models = zip(rows, now.models, strict=True)
+    stiffness = join([each.newton_terms(model)[1] for each, model in models])
+    mass = _curvature(tree, problem, Terms(), line)
+    first = -_curvature(tree, problem, stiffness, line)
+    work = _work(rows, on_line, jnp.zeros_like(mass))
+    return _Search(line, on_line, first, mass, work)
+
+
+def _curvature(tree: Tree, problem: Problem, stiffness: Terms, line: Line):
+    r"""Compute $\Delta a^T (M + J^T W J) \Delta a$."""
+    nv = line.dqdd.shape[0]
+    inertia = add(problem.inertia.articulated(), total(stiffness.nodes, tree.size))
+    armature = add(problem.armature, total(stiffness.dofs, nv))
+    result = jnp.sum(line.dmotion.dot(inertia @ line.dmotion), axis=0)
+    result = result + jnp.sum(armature * line.dqdd**2, axis=0)
+    for values, places in stiffness.entries:
+        rows, columns = np.divmod(np.array(places, int), nv)
+        twice = np.where(rows == columns, 1.0, 2.0).astype(values.dtype)
+        products = take(line.dqdd, rows) * take(line.dqdd, columns)
+        twice = twice.reshape(-1, *(1 for _ in products.shape[1:]))
+        result = result + jnp.sum(twice * values * products, axis=0)
+    return result
+
+
+def _work(rows: SolverRows, on_line: tuple[Any, ...], share):
+    pairs = zip(rows, on_line, strict=True)
+    found = [each.work(own, share) for each, own in pairs]
+    return sum(found[1:], found[0])
 
 
 def _slope(rows: SolverRows, search: _Search, share):
-    """Compute the slope of the cost on a line."""
-    work = search.line.dqdd * (search.left + share[None] * search.dleft)
-    total = jnp.sum(work, axis=0)
-    for each, on_line in zip(rows, search.on_line, strict=True):
-        total = total + each.work(on_line, share)
-    return -total
+    """Compute the slope of the cost on a line.
+
+    It is the slope at the start and what it has changed: large forces cancel in the slope
+    itself, which near the minimum, with stiff contacts, would be their rounding."""
+    change = _work(rows, search.on_line, share) - search.work
+    return search.first + share * search.mass - change
 
 
 def _line_search(rows: SolverRows, search: _Search):
     """Compute where the cost is least on a line, as a share of its length."""
-    one = jnp.ones_like(search.left[0])
+    one = jnp.ones_like(search.first)
     return least_share(ft.partial(_slope, rows, search), one)
 
 

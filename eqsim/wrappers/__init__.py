@@ -8,7 +8,7 @@ A wrapper is an environment that holds another one. Files in reading order:
 - `_actions`: repeated, clipped, scaled and delayed actions;
 - `_observations`: normalized, stacked, selected, noisy and privileged observations, images;
 - `skills`: descriptors of behavior, skills and goals; the environments with descriptors;
-- `_task_facts`: optional methods of tasks: deployment, reflection, tracking.
+- `_task_facts`: deployment, reflection, tracking and progress of tasks inside wrappers.
 
 They use environments and `render`; the viewer, the conformance kit, bridges, the command line
 and the agents import them.
@@ -47,6 +47,7 @@ from ._observations import (
 )
 from ._task_facts import (
     deployment_of as deployment_of,
+    progress_of as progress_of,
     reflection_of as reflection_of,
     tracking_of as tracking_of,
 )

@@ -202,6 +202,10 @@ class TerrainCurriculum(AbstractCarryOver):
             commanded = commanded + self.commanded_speed(inner) * self.dt
         return CurriculumState(inner, state.patch, state.start, commanded), timestep
 
+    def progress(self, state: CurriculumState) -> dict[str, Float[Array, ""]]:
+        """Return the level."""
+        return {"level": state.patch[0].astype(state.start.dtype)}
+
     def next_options(self, key: PRNGKeyArray, state: CurriculumState) -> ResetOptions:
         away = self._place(state.inner) - state.start
         walked = Walked(

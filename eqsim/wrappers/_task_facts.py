@@ -1,9 +1,10 @@
-"""Optional methods of tasks, inside wrappers: deployment, reflection, tracking."""
+"""Optional methods of tasks, inside wrappers: deployment, reflection, tracking, progress."""
 
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
@@ -25,7 +26,12 @@ from ._observations import (
     SelectObservation,
     StackObservation,
 )
-from ._wrapper import AbstractStateful, AbstractWrapper, nested_envs
+from ._wrapper import (
+    AbstractCarryOver,
+    AbstractStateful,
+    AbstractWrapper,
+    nested_envs,
+)
 from .skills import Skills
 
 
@@ -119,6 +125,27 @@ def tracking_of(
         return env.tracking(state)
     task: Any = eqx.tree_at(lambda task: task.sys, env, sys)
     return task.tracking(state)
+
+
+def progress_of(env: AbstractEnv, state: Any) -> dict[str, Float[Array, ""]]:
+    """Return numbers by name that training shows: those of wrappers (`progress`), and
+    absolute errors of the commands that the task tracks.
+
+    **Arguments:**
+
+    - `state`: state of the environment.
+    """
+    found, layer, inner = {}, env, state
+    while isinstance(layer, AbstractWrapper):
+        if isinstance(layer, AbstractCarryOver):
+            found |= layer.progress(inner)
+        if isinstance(layer, AbstractStateful):
+            inner = inner.inner
+        layer = layer.env
+    for name, (target, value) in (tracking_of(env, state) or {}).items():
+        what, comma, unit = name.partition(",")
+        found[f"{what} error{comma}{unit}"] = jnp.abs(target - value)
+    return found
 
 
 def _unchanged(env: AbstractEnv, what: str) -> AbstractEnv:

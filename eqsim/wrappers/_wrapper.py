@@ -113,6 +113,10 @@ class AbstractCarryOver(AbstractStateful):
     def next_options(self, key: PRNGKeyArray, state: Any) -> ResetOptions:
         """Return the options of the next reset, given the last state of an episode."""
 
+    def progress(self, state: Any) -> dict[str, Float[Array, ""]]:
+        """Return numbers by name that training shows, such as a level; by default none."""
+        return {}
+
 
 def next_options(
     env: AbstractEnv, key: PRNGKeyArray, state: Any

@@ -311,8 +311,10 @@ def test_presets(monkeypatch):
 
 
 # Of eqsim-locomotion, whose tests find these environments.
-OF_PLUGINS = tuple(
-    f"{robot}_velocity" for robot in ("a1", "anymal_c", "g1", "go1", "go2", "t1")
+ROBOTS = "a1 anymal_c apollo barkour berkeley_humanoid g1 go1 go2 h1 op3 spot t1"
+OF_PLUGINS = (
+    *(f"{robot}_velocity" for robot in ROBOTS.split()),
+    *(f"{robot}_velocity_rough" for robot in ("go1", "h1")),
 )
 
 

@@ -31,6 +31,11 @@ class Commands(eqx.Module):
     standing: Float[Array, ""] = array(0.1)
     mean_time: Float[Array, ""] = array(5.0)
 
+    def __mul__(self, speed: float) -> "Commands":
+        """Return commands of velocities times a factor."""
+        where = lambda commands: (commands.low, commands.high)
+        return eqx.tree_at(where, self, (speed * self.low, speed * self.high))
+
     def draw(
         self, key: PRNGKeyArray, dt: Float[Array, ""]
     ) -> tuple[Float[Array, "3"], Int[Array, ""]]:

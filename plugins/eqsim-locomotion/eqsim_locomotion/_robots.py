@@ -51,6 +51,7 @@ class Robot(NamedTuple):
     - `foot_height`: height of a swing, m.
     - `terrain_contacts`: largest number of contacts of each shape with terrain. The deepest
         are kept, and `Solved.converged` is false where there are more.
+    - `speed`: factor of the velocities that tasks command by default.
     - `weights`: weights of reward terms that differ from those of other robots, 1/s.
     """
 
@@ -70,6 +71,7 @@ class Robot(NamedTuple):
     fallen: float = 1.0
     foot_height: float = 0.08
     terrain_contacts: int = 8
+    speed: float = 1.0
     weights: Mapping[str, float] = MappingProxyType({})
 
 
@@ -87,7 +89,7 @@ GO1 = Robot(
     stiffness=35.0,
     damping=0.5,
     pose_weights=_ABDUCTION,
-    terrain_contacts=2,
+    terrain_contacts=1,
 )
 GO2 = GO1._replace(
     name="go2",
@@ -112,7 +114,7 @@ ANYMAL_C = Robot(
     damping=2.0,
     action_scale=0.4,
     pose_weights=_ABDUCTION,
-    terrain_contacts=2,
+    terrain_contacts=1,
 )
 SPOT = Robot(
     name="spot",
@@ -121,7 +123,7 @@ SPOT = Robot(
     feet=("FL", "FR", "HL", "HR"),
     torque_limit={"kn": 115.0, "": 45.0},
     pose_weights=_ABDUCTION,
-    terrain_contacts=2,
+    terrain_contacts=1,
 )
 BARKOUR = Robot(
     name="barkour",
@@ -153,7 +155,7 @@ G1 = Robot(
     damping={"hip": 2.0, "knee": 4.0, "waist": 4.0, "": 2.0},
     action_scale=0.4,
     pose_weights=_LEGS,
-    terrain_contacts=2,
+    terrain_contacts=1,
     weights=_UPRIGHT,
 )
 T1 = Robot(
@@ -176,6 +178,7 @@ H1 = Robot(
     damping={"knee": 4.0, "torso": 6.0, "": 2.0},
     action_scale=0.4,
     pose_weights=_LEGS,
+    terrain_contacts=2,
     weights=_UPRIGHT,
 )
 APOLLO = Robot(
@@ -217,6 +220,7 @@ OP3 = Robot(
     height=0.262,
     pose_weights={"knee": 0.2, "pitch": 0.4, "head": 0.0, "": 1.0},
     foot_height=0.04,
+    speed=0.4,
     weights=_UPRIGHT,
 )
 ROBOTS = {

@@ -8,28 +8,32 @@ from jaxtyping import Array, Float
 
 from eqsim.spatial import safe_sqrt
 from eqsim.terrain import Blocks, Rough, Slope, Stairs, TerrainGrid
-from eqsim.wrappers import TerrainCurriculum
+from eqsim.wrappers import TerrainCurriculum, WalkedDistance
 
 from ._commands import Commands
 from ._robots import Robot
-from ._velocity import PARTS, VelocityState, VelocityTracking
+from ._velocity import find_robot, PARTS, VelocityState, VelocityTracking, WEIGHTS
+
+
+# On stairs, robots tilt and rise, and fall before they climb.
+_ROUGH = {"fallen": -100.0, "tilt": -1.0, "vertical_velocity": -0.5}
 
 
 def rough_terrain(levels: int = 6) -> TerrainGrid:
-    """Return the terrain of `rough_velocity`: stairs up to 12 cm, down and up, slopes up to
-    0.4, noise up to 5 cm and blocks up to 7 cm, on patches of 8 m.
+    """Return the terrain of `rough_velocity`: stairs up to 16 cm, down and up, slopes up to
+    0.5, noise up to 7 cm and blocks up to 10 cm, on patches of 8 m.
 
     **Arguments:**
 
     - `levels`: number of levels of difficulty.
     """
-    stairs = (0.02, 0.12)
+    stairs = (0.02, 0.16)
     kinds = (
         Stairs(step_height=stairs, step_width=0.35),
         Stairs(step_height=stairs, step_width=0.35, up=False),
-        Slope(slope=(0.05, 0.4)),
-        Rough(height=(0.01, 0.05)),
-        Blocks(height=(0.01, 0.07)),
+        Slope(slope=(0.05, 0.5)),
+        Rough(height=(0.01, 0.07)),
+        Blocks(height=(0.01, 0.1)),
     )
     return TerrainGrid(kinds, levels=levels, points=160, cell=0.05, border=200)
 
@@ -45,7 +49,9 @@ def rough_velocity(
     """Return `VelocityTracking` with `TerrainCurriculum`: a robot that observes the heights
     of the ground about it, on terrain whose level follows what it reached.
 
-    Commands last 10 s on average.
+    Commands are mostly straight ahead, -0.5 to 1 m/s, and last 10 s on average. Tilt,
+    vertical velocity and falls cost less than on the floor. The level rises where a robot
+    walks 0.45 of a patch from its start in an episode.
 
     **Arguments:**
 
@@ -54,9 +60,23 @@ def rough_velocity(
     - `options`: options of `VelocityTracking`.
     """
     terrain = rough_terrain() if terrain is None else terrain
-    given = {"observation": PARTS, "commands": Commands(mean_time=10.0)} | options
+    robot = find_robot(robot)
+    ahead = Commands(  # A robot that turns around does not leave its patch.
+        low=(-0.5, -0.3, -0.5),
+        high=(1.0, 0.3, 0.5),
+        zero=(0.0, 0.5, 0.7),
+        standing=0.05,
+        mean_time=10.0,
+    )
+    weights = {**WEIGHTS, **robot.weights, **_ROUGH}
+    given = {
+        "observation": PARTS,
+        "commands": ahead * robot.speed,
+        "weights": weights,
+    } | options
     task = VelocityTracking(robot, terrain=terrain, **given)
-    return TerrainCurriculum(task, terrain, commanded_speed=commanded_speed)
+    reached = WalkedDistance(part=0.45, share=0.3)
+    return TerrainCurriculum(task, terrain, reached, commanded_speed)
 
 
 def _named(name: str, make: Callable, suffix: str, what: str) -> Callable:

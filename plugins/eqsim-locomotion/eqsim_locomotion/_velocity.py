@@ -146,7 +146,7 @@ class VelocityTracking(AbstractEnv):
     - `noise`: half widths of the uniform noise of parts, before scaling; 0 for others.
     - `weights`: weights of the reward terms, 1/s; by default `WEIGHTS` with those of the
         description.
-    - `commands`: the commands.
+    - `commands`: the commands; by default `Commands()` times the `speed` of the robot.
     - `soft_limit`: length of the soft range of a joint, as a fraction of its range.
     - `terrain`: terrain in place of the floor; only without `sys`. Initial states are those
         of a floor at z = 0, which `TerrainCurriculum` moves to patches of the terrain.
@@ -197,9 +197,7 @@ class VelocityTracking(AbstractEnv):
         terrain: TerrainGrid | None = None,
         scan: Any = None,
     ):
-        if isinstance(robot, str):
-            check_known("robot", [robot], ROBOTS)
-            robot = ROBOTS[robot]
+        robot = find_robot(robot)
         if not (sys is None or terrain is None):
             raise ValueError(
                 "Pass `sys` or `terrain`, not both: `sys` stands on its own ground. "
@@ -223,7 +221,7 @@ class VelocityTracking(AbstractEnv):
             ("weights", weights, TERMS),
         ):
             check_known(what, names, known)
-        self.commands = Commands() if commands is None else commands
+        self.commands = Commands() * robot.speed if commands is None else commands
         self.start, self.pose = default_pose(self.sys, robot, self.names)
         joints = self.names.joints
         try:  # Now, as numbers of the robot are not known inside a transformation.
@@ -543,6 +541,14 @@ class VelocityTracking(AbstractEnv):
         value = jnp.concatenate(seen)
         noise = jr.uniform(key, value.shape, value.dtype, -1.0, 1.0)
         return full(self.scales, 1.0) * (value + full(self.noise, 0.0) * noise)
+
+
+def find_robot(robot: Robot | str) -> Robot:
+    """Return a description, or that of a name in `ROBOTS`; `ValueError` if there is none."""
+    if isinstance(robot, Robot):
+        return robot
+    check_known("robot", [robot], ROBOTS)
+    return ROBOTS[robot]
 
 
 def check_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:

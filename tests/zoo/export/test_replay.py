@@ -226,7 +226,7 @@ def test_a_standing_robot(tmp_path, files):
     assert found.velocity_error == pytest.approx(0.5, abs=0.02)
     assert found.yaw_error == pytest.approx(0.3, abs=0.02)
     assert found.largest_velocity_error < 0.6 and found.saturation == 0.0
-    assert 0.0 < found.power < 5.0
+    assert 0.0 < found.power < 5.0 and found.distance < 0.02
 
 
 def test_disturbances(tmp_path, files):
@@ -248,6 +248,7 @@ def test_disturbances(tmp_path, files):
     assert noisy.power == go(shaky, seconds=1, noise=1.0, seed=1).power
     stands = files(scene())
     assert go(still, stands, seconds=6).falls == 0
+    assert go(still, stands, seconds=1, push=40.0).distance > 0.01
     assert go(still, stands, seconds=6, push=2000.0).falls > 0
 
 

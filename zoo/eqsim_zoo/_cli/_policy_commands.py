@@ -348,8 +348,9 @@ def replay_policy(
         table.add_row(*row)
     screen.print(table)
     screen.print(
-        f"{found.seconds:g} s: {found.falls} falls, torques saturated "
-        f"{100 * found.saturation:.2g} % of the time, mean power {found.power:.4g} W"
+        f"{found.seconds:g} s: {found.falls} falls, {found.distance:.2f} m from the start, "
+        f"torques saturated {100 * found.saturation:.2g} % of the time, mean power "
+        f"{found.power:.4g} W"
     )
     if video is not None:
         screen.print(f"wrote {video}")

@@ -33,6 +33,7 @@ from eqsim.wrappers import (
     nested_envs,
     NormalizeObservation,
     pool_resets,
+    progress_of,
     ResetMode,
 )
 
@@ -246,7 +247,8 @@ def collect(
 
     **Returns:** the environments; transitions with axes (environment, time); and a report:
     mean `return` and `length` of the episodes that ended last, NaN before the first one
-    has; the number of `episodes` that ended; the number of `steps`; and the numbers of
+    has; the number of `episodes` that ended; the number of `steps`; means over the
+    environments at the end of what `progress_of` returns (`task/NAME`); and the numbers of
     steps whose reward, observation or reward term is not finite (`nonfinite_rewards`,
     `nonfinite_observations`, `nonfinite_term/NAME`).
     """
@@ -285,6 +287,8 @@ def collect(
     # Before the first episode has ended its length is 0.
     known = jnp.where(means[1] > 0, means, jnp.nan)
     report = {"return": known[0], "length": known[1], "episodes": count, "steps": total}
+    shown = jax.vmap(lambda state: progress_of(env, state))(state)
+    report |= {TASK + name: jnp.mean(x) for name, x in shown.items()}
     return new, transitions, report | count_nonfinite(flags, means.dtype)
 
 
@@ -336,6 +340,7 @@ REWARDS, OBSERVATIONS = "nonfinite_rewards", "nonfinite_observations"
 
 
 TERM = "nonfinite_term/"
+TASK = "task/"
 """Beginning of the metric of a reward term, which its name completes."""
 
 

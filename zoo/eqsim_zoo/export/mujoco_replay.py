@@ -406,6 +406,7 @@ class Replay(NamedTuple):
     - `yaw_error`, `largest_yaw_error`: mean and maximum of the difference of yaw rates,
         rad/s.
     - `falls`: number of falls, after each of which the robot starts again.
+    - `distance`: horizontal distance of the root from its last start, m.
     - `saturation`: share of joints and physics steps with the largest torque.
     - `power`: mean of the sum of absolute mechanical powers of the joints, W.
     """
@@ -416,6 +417,7 @@ class Replay(NamedTuple):
     yaw_error: float
     largest_yaw_error: float
     falls: int
+    distance: float
     saturation: float
     power: float
 
@@ -527,6 +529,8 @@ def _run(
     observes = any(part.name == "command" for part in deployment.observation)
     errors, saturated, power = [], [], []
     falls, tick, begun = 0, 0, 0
+    place = lambda: robot.data.xpos[robot.root][:2].copy()
+    start = place()
     runner.reset()
     action, pending = np.zeros(len(pose)), deque[tuple[int, np.ndarray]]()
     for _ in range(number):
@@ -547,6 +551,7 @@ def _run(
         if robot.fallen():
             falls, begun = falls + 1, tick
             robot.reset()
+            start = place()
             runner.reset()
             action = np.zeros(len(pose))
             pending.clear()
@@ -558,7 +563,8 @@ def _run(
     mean, largest = table.mean(axis=0), table.max(axis=0)
     tracking = float(mean[0]), float(largest[0]), float(mean[1]), float(largest[1])
     shares = float(np.mean(saturated)), float(np.mean(power))
-    return Replay(number * deployment.period, *tracking, falls, *shares)
+    away = float(np.hypot(*(place() - start)))
+    return Replay(number * deployment.period, *tracking, falls, away, *shares)
 
 
 class _Frames:

@@ -51,13 +51,24 @@ def _walk(env: str, steps: int | float) -> Run:
     return Run("ppo", env, steps, pool_size=2048, settings=settings)
 
 
-_QUADRUPEDS = ("a1_velocity", "anymal_c_velocity", "go1_velocity", "go2_velocity")
-_HUMANOIDS = ("g1_velocity", "t1_velocity")
+# Steps by default of legged robots, on the floor and on rough terrain.
+_WALKERS = {
+    **dict.fromkeys(("a1", "anymal_c", "barkour", "go1", "go2"), 2_800_000),
+    "spot": 5_600_000,
+    **dict.fromkeys(("apollo", "berkeley_humanoid", "g1"), 7_500_000),
+    **dict.fromkeys(("h1", "op3", "t1"), 7_500_000),
+}
+_CLIMBERS = {"go1": 6_000_000, "h1": 12_000_000}
 
 
-def _walker(env: str, default: int) -> Callable[..., Run]:
-    """Return the preset of a legged robot, by default with so many steps."""
-    return lambda steps=default: _walk(env, steps)
+def _walkers() -> dict[tuple[str, ...], Callable[..., Run]]:
+    """Return the presets of legged robots."""
+    names = {f"{robot}_velocity": steps for robot, steps in _WALKERS.items()}
+    names |= {f"{robot}_velocity_rough": steps for robot, steps in _CLIMBERS.items()}
+    return {
+        ("ppo", env): lambda steps=default, env=env: _walk(env, steps)
+        for env, default in names.items()
+    }
 
 
 def _balance_off_policy(steps: int | float = 40_000) -> Run:
@@ -177,8 +188,7 @@ _TABLE: dict[tuple[str, ...], Callable[..., Run]] = {
     ("ppo", "hopper"): lambda steps=2_000_000: _locomotion("hopper", steps),
     ("ppo", "half_cheetah"): lambda steps=3_000_000: _locomotion("half_cheetah", steps),
     ("ppo", "ant"): lambda steps=3_000_000: _locomotion("ant", steps),
-    **{("ppo", env): _walker(env, 2_800_000) for env in _QUADRUPEDS},
-    **{("ppo", env): _walker(env, 7_500_000) for env in _HUMANOIDS},
+    **_walkers(),
     ("sac", "inverted_pendulum"): _balance_off_policy,
     ("shac", "hopper"): _hop_through_physics,
     ("dads", "ant_omni"): _five_directions,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks.collecting import OBSERVATIONS, REWARDS, TERM
+from ..blocks.collecting import OBSERVATIONS, REWARDS, TASK, TERM
 from ..runs.members import Members
 from ..runs.metrics import Row
 from ..runs.run import Counters, Run
@@ -333,7 +333,8 @@ class Loop:
     def _news(self, report: Report, rate: float, found, pace) -> News:
         total, steps = int(self.run.steps), self.counters.steps
         alive = self._alive()
-        values = [_means(report, k).get("return", np.nan) for k in alive]
+        rows = [_means(report, k) for k in alive]
+        values = [row.get("return", np.nan) for row in rows]
         evaluated = [
             self.counters.evaluated[k] for k in alive if self.counters.evaluated
         ]
@@ -351,6 +352,11 @@ class Loop:
             mean(known),
             float(left),
             found is not None,
+            {
+                name.removeprefix(TASK): mean([row[name] for row in rows])
+                for name in (rows[0] if rows else ())
+                if name.startswith(TASK)
+            },
         )
 
 

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -59,6 +59,7 @@ class News(NamedTuple):
         known.
     - `left`: seconds, about.
     - `fresh`: true if there was an evaluation in this turn.
+    - `task`: what the task shows, by name; see `eqsim.wrappers.progress_of`.
     """
 
     steps: int
@@ -68,6 +69,7 @@ class News(NamedTuple):
     evaluated: float
     left: float
     fresh: bool
+    task: Mapping[str, float]
 
     def text(self) -> str:
         """Return the progress as one line."""
@@ -76,6 +78,8 @@ class News(NamedTuple):
             parts.append(f"return {self.value:.4g}")
         if self.evaluated == self.evaluated:
             parts.append(f"evaluated {self.evaluated:.4g}")
+        for name, value in self.task.items():  # Units are in the files of metrics.
+            parts.append(f"{name.partition(',')[0]} {value:.2g}")
         return ", ".join(parts)
 
 

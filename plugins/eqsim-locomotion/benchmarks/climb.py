@@ -1,0 +1,158 @@
+"""Train a robot on rough terrain, and measure where it gets, also in MuJoCo C.
+
+```bash
+python benchmarks/climb.py --robot go1
+```
+
+The run is `eqsim train ppo ROBOT_velocity_rough` with its preset, in this process; seconds
+include compilation. Then robots start in the middle of each of `TERRAINS`, patches of 12 m
+of a drawing of its own, and are told to walk ahead with 0.7 m/s for 8 s: how many are
+upright, and how far they are from their start on average; 5.6 m is all of it. In eqsim these
+are 64 robots with random headings. In MuJoCo C they are 8 along x, by the ONNX file of the
+policy, with all contacts of the scene, height scans by `mj_ray`, and noise.
+"""
+
+import argparse
+import dataclasses
+import tempfile
+import time
+
+import eqsim_locomotion as loco
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+import eqsim_zoo as zoo
+from eqsim.io import with_height_field
+from eqsim.terrain import (
+    Blocks,
+    Flat,
+    Rough,
+    Slope,
+    Stairs,
+    TerrainGrid,
+    with_terrain,
+)
+from eqsim_zoo.export import export_policy, replay
+
+
+TERRAINS = {
+    "stairs up, 10 cm": Stairs(step_height=0.1, step_width=0.35, up=False),
+    "stairs up, 16 cm": Stairs(step_height=0.16, step_width=0.35, up=False),
+    "stairs down, 10 cm": Stairs(step_height=0.1, step_width=0.35),
+    "stairs down, 16 cm": Stairs(step_height=0.16, step_width=0.35),
+    "slope down, 0.4": Slope(slope=0.4),
+    "noise, 6 cm": Rough(height=0.06),
+    "blocks, 8 cm": Blocks(height=0.08),
+}
+SPEED, SECONDS = 0.7, 8.0
+IN_EQSIM, IN_MUJOCO = 64, 8
+
+
+def ground(kind) -> TerrainGrid:
+    """Return a terrain of one patch."""
+    return TerrainGrid((kind,), levels=1, points=240, cell=0.05, border=60)
+
+
+def in_eqsim(agent, state, env, sys, key) -> tuple[int, float]:
+    """Return how many robots are upright at the end, and their mean distance, m."""
+    env = eqx.tree_at(lambda e: e.env.sys, env, sys)
+    return tuple(map(float, _walk(agent, state, env, jr.split(key, IN_EQSIM))))
+
+
+@eqx.filter_jit
+def _walk(agent, state, env, keys):
+    command = jnp.array([SPEED, 0.0, 0.0])
+    step = eqx.filter_vmap(env.step)
+
+    def ahead(now):
+        where = lambda s: (s.inner.command, s.inner.command_steps)
+        told = jnp.tile(command, (len(keys), 1)), jnp.full(len(keys), 1 << 30)
+        return eqx.tree_at(where, now, told)
+
+    def advance(carry, _):
+        now, obs, upright = carry
+        new, timestep = step(now, agent.act(state, obs))
+        return (new, timestep.obs, upright & ~timestep.terminated), None
+
+    now, timestep = eqx.filter_vmap(env.reset)(keys)
+    # One step with the command, as observations of the start have another one.
+    now, first = ahead(now), now.inner.robot.q[:, :2]
+    now, timestep = step(now, agent.act(state, timestep.obs))
+    carry = now, timestep.obs, ~timestep.terminated
+    length = round(SECONDS / 0.02) - 1
+    (now, _, upright), _ = jax.lax.scan(advance, carry, None, length)
+    away = jnp.linalg.norm(now.inner.robot.q[:, :2] - first, axis=1)
+    return jnp.sum(upright), jnp.mean(away)
+
+
+def in_mujoco(policy: str, robot: loco.Robot, heights) -> tuple[int, float]:
+    """Return the same in MuJoCo C."""
+    spec, top = scene(robot, np.asarray(heights))
+    found = [
+        replay(
+            policy,
+            spec,
+            command=(SPEED, 0.0, 0.0),
+            seconds=SECONDS,
+            noise=1.0,
+            start=(0.1 * number, -0.05 * number, top),
+            seed=number,
+        )
+        for number in range(IN_MUJOCO)
+    ]
+    upright = sum(each.falls == 0 for each in found)
+    return upright, float(np.mean([each.distance for each in found]))
+
+
+def scene(robot: loco.Robot, heights: np.ndarray):
+    """Return the scene of a robot with a terrain in place of its floor, as MuJoCo stores
+    it: from 0 to 1; and the height of the ground in the middle, m."""
+    grid = ground(None)
+    path = str(loco.menagerie_file(robot.file))
+    spec = with_height_field(path, *grid.shape, grid.size)
+    (field,) = spec.hfields
+    low, high = heights.min(), heights.max()
+    field.userdata = ((heights - low) / (high - low)).ravel()
+    field.size = [*field.size[:2], high - low, 1.0]
+    (floor,) = (geom for geom in spec.worldbody.geoms if geom.hfieldname == field.name)
+    floor.pos = [*floor.pos[:2], floor.pos[2] + low]
+    return spec, float(heights[heights.shape[0] // 2, heights.shape[1] // 2])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--robot", default="go1")
+    parser.add_argument("--run", help="folder of a run; by default one is trained")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    begin, robot = time.time(), loco.ROBOTS[options.robot]
+    with tempfile.TemporaryDirectory() as folder:
+        if options.run:
+            result = zoo.load_run(options.run)
+        else:
+            preset = zoo.runs.presets()["ppo", f"{robot.name}_velocity_rough"]()
+            run = dataclasses.replace(preset, seed=options.seed, evaluations=0)
+            result = zoo.train(run, out=f"{folder}/run")
+            seconds = time.time() - begin
+            print(f"{result.counters.steps:,} steps in {seconds:.0f} s", flush=True)
+        agent, state = result.member(0)
+        policy = f"{folder}/policy.onnx"
+        export_policy(agent, state, result.environment(), policy)
+        env = loco.rough_velocity(robot, terrain=ground(Flat()))
+        print(f"| terrain | upright of {IN_EQSIM} | distance, m ", end="")
+        print(f"| upright of {IN_MUJOCO} in C | distance in C, m |")
+        print("|---|--:|--:|--:|--:|", flush=True)
+        for number, (name, kind) in enumerate(TERRAINS.items()):
+            grid, key = ground(kind), jr.fold_in(jr.key(100 + options.seed), number)
+            heights = grid.heights(key)
+            found = in_eqsim(agent, state, env, with_terrain(env.sys, heights), key)
+            found += in_mujoco(policy, robot, heights)
+            row = "| {} | {:.0f} | {:.2f} | {:.0f} | {:.2f} |".format(name, *found)
+            print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()
