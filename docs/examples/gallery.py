@@ -3,9 +3,10 @@
     python docs/examples/gallery.py --out docs/images/gallery
     python docs/examples/gallery.py --only meshes --out out/gallery
 
-The ant and G1 need trained agents. If there is no run in the folder `--runs`, the agent is
+The ant, G1 and H1 need trained agents. If there is no run in the folder `--runs`, the agent is
 trained first: `eqsim train ppo ant`, about 8 minutes on two cores, and `eqsim train ppo
-g1_velocity`, less than 30, which needs eqsim-locomotion and MuJoCo Menagerie.
+g1_velocity` and `h1_velocity_rough`, less than 30 each, which need eqsim-locomotion and
+MuJoCo Menagerie.
 """
 
 import argparse
@@ -105,6 +106,21 @@ def g1(path: pathlib.Path, runs: pathlib.Path) -> None:
     q = env.physics(states).q[50::2]
     camera = Camera((0.0, 0.0, 0.75), 3.0, 120.0, -15.0, follow="pelvis")
     write(path, pictures(env.sys, q, camera, (280, 280)), 2 * float(env.dt))
+
+
+def h1(path: pathlib.Path, runs: pathlib.Path) -> None:
+    """Unitree H1, which PPO trained on rough terrain, climbs stairs of 10 cm."""
+    env, policy = trained(runs, "h1_velocity_rough")
+    ahead = jnp.array([0.8, 0.0, 0.0])
+    where = lambda e: (e.env.commands.low, e.env.commands.high)
+    env = eqx.tree_at(where, env, (ahead, ahead))
+    env = eqx.tree_at(lambda e: e.env.commands.zero, env, jnp.zeros(3))
+    # The third level of the second column, a pit of stairs.
+    start = env.reset(jr.key(2), {"patch": jnp.array([3, 1])})
+    states = eqsim.rollout(env, policy, jr.key(3), 300, start=start).state
+    q = env.physics(states).q[20::3]
+    camera = Camera((0.0, 0.0, 0.9), 4.5, 160.0, -15.0, follow="pelvis")
+    write(path, pictures(env.sys, q, camera, (280, 280)), 3 * float(env.dt))
 
 
 def ant(path: pathlib.Path, runs: pathlib.Path) -> None:
@@ -214,7 +230,7 @@ def _plot(time, measured, simulated, title: str) -> Image.Image:
 
 
 PARTS: dict[str, Callable[[pathlib.Path, pathlib.Path], None]] = {
-    f.__name__: f for f in (robots, ant, g1, meshes, swing_up, identification)
+    f.__name__: f for f in (robots, ant, g1, h1, meshes, swing_up, identification)
 }
 
 

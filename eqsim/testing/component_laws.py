@@ -7,6 +7,7 @@ The docstring of a law is its requirement, and advice for the case that it fails
 """
 
 import functools as ft
+import itertools
 from collections.abc import Callable
 
 import equinox as eqx
@@ -22,6 +23,7 @@ from .._kernels import recorded_fallbacks
 from ..collision import contact_plan, detect
 from ..collision.detection import geom_frames
 from ..constraint import AbstractConstraint, AbstractRows, RobotData
+from ..constraint.listed_contacts import ListedContacts
 from ..constraint.newton import node_motion, Problem
 from ..constraint.rows import Terms, total
 from ..dynamics.articulated import project
@@ -359,6 +361,8 @@ def adjoint(kit: ConstraintKit) -> None:
     Compare `residuals` with `transpose`: signs, scales and nodes must be the same.
     """
     for rows in kit.rows():
+        if isinstance(rows, ListedContacts):  # Its residuals are motions of nodes.
+            continue
         (motion, qdd), (still, zero) = kit.acceleration(0), kit.acceleration(1)
         x, rest = rows.residuals(motion, qdd), rows.residuals(still, zero)
         force = tuple(jr.normal(jr.key(k), y.shape) for k, y in enumerate(x))
@@ -368,21 +372,21 @@ def adjoint(kit: ConstraintKit) -> None:
 
 
 def convex(kit: ConstraintKit) -> None:
-    """The cost is convex: forces do not increase with the residuals.
+    """The cost is convex: forces do not increase with the accelerations.
 
     The force must be the negative derivative of a convex cost; otherwise the solver
     need not converge.
     """
     for rows in kit.rows():
-        ends = [rows.residuals(*kit.acceleration(k)) for k in range(8)]
-        for one in ends:
-            for two in ends:
-                forces = [rows.forces(rows.pieces(x), x) for x in (one, two)]
-                work = sum(
-                    float(jnp.sum((a - b) * (f - g)))
-                    for a, b, f, g in zip(one, two, *forces, strict=True)
-                )
-                require(work <= 1e-6, f"force times residual grows by {work:.2g}")
+        ends = []
+        for number in range(8):
+            motion, qdd = kit.acceleration(number)
+            x = rows.residuals(motion, qdd)
+            force = kit.joint_forces(rows.transpose(rows.forces(rows.pieces(x), x)))
+            ends.append((qdd, force))
+        for (a, f), (b, g) in itertools.combinations(ends, 2):
+            work = float(jnp.sum((a - b) * (f - g)))
+            require(work <= 1e-6, f"force times acceleration grows by {work:.2g}")
 
 
 def stiffness(kit: ConstraintKit) -> None:

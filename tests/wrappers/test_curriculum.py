@@ -15,6 +15,7 @@ from eqsim.wrappers import (
     AutoReset,
     DomainRandomization,
     pool_resets,
+    progress_of,
     TerrainCurriculum,
     TimeLimit,
     Walked,
@@ -63,6 +64,8 @@ def test_levels_follow_the_distance():
         patch = np.asarray(state.inner.inner.patch)
         np.testing.assert_array_equal(patch[:, 1], column)
         levels.append(patch[:, 0])
+    shown = jax.vmap(lambda state: progress_of(env, state))(state)
+    np.testing.assert_array_equal(shown["level"], levels[-1])
     wanted = [1, 1, 2, 1, 2, 3]
     np.testing.assert_array_equal(np.array(levels[:6]).T, np.tile(wanted, (16, 1)))
     assert len({*levels[6].tolist()}) > 1

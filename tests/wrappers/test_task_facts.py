@@ -21,6 +21,7 @@ from eqsim.wrappers import (
     deployment_of,
     DomainRandomization,
     NoisyObservation,
+    progress_of,
     reflection_of,
     ScaleAction,
     StackObservation,
@@ -170,7 +171,9 @@ def test_tracking_is_that_of_the_robot_of_the_episode():
     found = tracking_of(env, state)["m, kg"]
     assert found[0] == env.env.robot(state.inner).links.mass[0] != env.sys.links.mass[0]
     assert found[1] == env.physics(state).q[0]
+    assert progress_of(env, state) == {"m error, kg": abs(found[0] - found[1])}
     assert tracking_of(TimeLimit(Rail(), 5), state) is None
+    assert progress_of(TimeLimit(Rail(), 5), state) == {}
 
 
 def test_features_of_a_reflection_are_in_the_order_of_names():

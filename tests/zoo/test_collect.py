@@ -47,6 +47,21 @@ def collected():
     return out
 
 
+class Tracker(Rail):
+    """It is told to stay."""
+
+    def tracking(self, state):
+        return {"place, m": (jnp.zeros(()), state.q[0])}
+
+
+def test_what_a_task_shows():
+    """Means over the environments after the last step."""
+    env = AutoReset(TimeLimit(Tracker(1, edge=0.25, noise=0.15), LIMIT))
+    running, _, report = go(env, start(env, jr.key(0)), jr.key(1))
+    places = jax.vmap(env.physics)(running.state).q[:, 0]
+    np.testing.assert_allclose(report["task/place error, m"], np.abs(places).mean())
+
+
 def of(tree, *index):
     return jtu.tree_map(lambda x: x[index], tree)
 

@@ -9,7 +9,8 @@ include compilation. Then robots start in the middle of each of `TERRAINS`, patc
 of a drawing of its own, and are told to walk ahead with 0.7 m/s for 8 s: how many are
 upright, and how far they are from their start on average; 5.6 m is all of it. In eqsim these
 are 64 robots with random headings. In MuJoCo C they are 8 along x, by the ONNX file of the
-policy, with all contacts of the scene, height scans by `mj_ray`, and noise.
+policy, with all contacts of the scene, height scans by `mj_ray`, and noise; there also on stairs
+of boxes, whose faces are vertical.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import mujoco
 import numpy as np
 
 import eqsim_zoo as zoo
@@ -88,9 +90,8 @@ def _walk(agent, state, env, keys):
     return jnp.sum(upright), jnp.mean(away)
 
 
-def in_mujoco(policy: str, robot: loco.Robot, heights) -> tuple[int, float]:
-    """Return the same in MuJoCo C."""
-    spec, top = scene(robot, np.asarray(heights))
+def in_mujoco(policy: str, spec, top: float = 0.0) -> tuple[int, float]:
+    """Return the same in MuJoCo C, in a scene, from the height `top`."""
     found = [
         replay(
             policy,
@@ -98,7 +99,7 @@ def in_mujoco(policy: str, robot: loco.Robot, heights) -> tuple[int, float]:
             command=(SPEED, 0.0, 0.0),
             seconds=SECONDS,
             noise=1.0,
-            start=(0.1 * number, -0.05 * number, top),
+            start=(0.0, 0.05 * number, top),
             seed=number,
         )
         for number in range(IN_MUJOCO)
@@ -110,7 +111,7 @@ def in_mujoco(policy: str, robot: loco.Robot, heights) -> tuple[int, float]:
 def scene(robot: loco.Robot, heights: np.ndarray):
     """Return the scene of a robot with a terrain in place of its floor, as MuJoCo stores
     it: from 0 to 1; and the height of the ground in the middle, m."""
-    grid = ground(None)
+    grid = ground(Flat())
     path = str(loco.menagerie_file(robot.file))
     spec = with_height_field(path, *grid.shape, grid.size)
     (field,) = spec.hfields
@@ -120,6 +121,19 @@ def scene(robot: loco.Robot, heights: np.ndarray):
     (floor,) = (geom for geom in spec.worldbody.geoms if geom.hfieldname == field.name)
     floor.pos = [*floor.pos[:2], floor.pos[2] + low]
     return spec, float(heights[heights.shape[0] // 2, heights.shape[1] // 2])
+
+
+def boxes(robot: loco.Robot, rise: float):
+    """Return the scene of a robot with stairs of boxes ahead of it."""
+    spec = mujoco.MjSpec.from_file(str(loco.menagerie_file(robot.file)))
+    for k in range(14):
+        half = 0.5 * (14 - k) * 0.35 + 1.0
+        spec.worldbody.add_geom(
+            type=mujoco.mjtGeom.mjGEOM_BOX,
+            size=[half, 2.0, 0.5 * rise],
+            pos=[0.8 + k * 0.35 + half, 0.0, (k + 0.5) * rise],
+        )
+    return spec
 
 
 def main() -> None:
@@ -149,9 +163,13 @@ def main() -> None:
             grid, key = ground(kind), jr.fold_in(jr.key(100 + options.seed), number)
             heights = grid.heights(key)
             found = in_eqsim(agent, state, env, with_terrain(env.sys, heights), key)
-            found += in_mujoco(policy, robot, heights)
+            found += in_mujoco(policy, *scene(robot, np.asarray(heights)))
             row = "| {} | {:.0f} | {:.2f} | {:.0f} | {:.2f} |".format(name, *found)
             print(row, flush=True)
+        for rise in (0.05, 0.08, 0.1):
+            upright, away = in_mujoco(policy, boxes(robot, rise))
+            name = f"stairs of boxes, {100 * rise:.0f} cm"
+            print(f"| {name} | | | {upright} | {away:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

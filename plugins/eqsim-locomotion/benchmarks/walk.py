@@ -10,9 +10,9 @@ episodes of 20 s without exploration, with noise: falls, and the mean absolute e
 velocity at each control step, also in the moments after a new command.
 
 The policy is then exported to ONNX (`gap`: the largest difference of its actions from those
-of the agent, on 1000 observations), and follows each of `COMMANDS` for 10 s in MuJoCo C in
-the scene of Menagerie as it is, with noise: falls, and mean errors of horizontal velocity and
-yaw rate.
+of the agent, on 1000 observations), and follows each of `COMMANDS`, times the speed of the
+robot, for 10 s in MuJoCo C in the scene of Menagerie as it is, with noise: falls, and mean
+errors of horizontal velocity and yaw rate.
 """
 
 import argparse
@@ -95,10 +95,12 @@ def in_mujoco(result, robot: str, out: str) -> dict[str, float]:
     size = env.reset(jr.key(0))[1].obs.shape[0]
     obs = np.asarray(2.0 * jr.normal(jr.key(1), (1000, size)))
     gaps = np.stack([policy.act(row) for row in obs]) - agent.act(state, obs)
-    scene = loco.menagerie_file(loco.ROBOTS[robot].file)
+    about = loco.ROBOTS[robot]
+    scene, speed = loco.menagerie_file(about.file), about.speed
+    commands = [tuple(speed * value for value in command) for command in COMMANDS]
     found = [
         replay(policy, scene, command=command, seconds=10.0, noise=1.0)
-        for command in COMMANDS
+        for command in commands
     ]
     return {
         "gap": float(f"{np.max(np.abs(gaps)):.1g}"),

@@ -331,8 +331,9 @@ def test_a_control_step_has_time_steps():
 
 def test_presets():
     """Those of the zoo for legged robots are for environments that exist."""
-    robots = {env for _, env, *_ in runs.presets() if env.endswith("_velocity")}
-    assert robots and robots <= {*eqsim.ENVS.names()}
+    presets = {env for _, env, *_ in runs.presets() if "_velocity" in env}
+    assert presets <= {*eqsim.ENVS.names()}
+    assert {f"{name}_velocity" for name in loco.ROBOTS} <= presets
     for end in ("_velocity", "_velocity_rough"):
         names = {f"{name}{end}" for name in loco.ROBOTS}
         assert names == {n for n in eqsim.ENVS.names() if n.endswith(end)}
@@ -425,6 +426,52 @@ def test_reflections_of_scans():
 def test_one_ground():
     with pytest.raises(ValueError, match="`sys` or `terrain`, not both"):
         loco.VelocityTracking(robot(), noisy().sys, terrain=hills())
+
+
+def test_speed_of_a_robot(getkey):
+    """Velocities that are commanded by default are in proportion to it."""
+    usual, slow = (
+        loco.VelocityTracking(robot()),
+        loco.VelocityTracking(robot(speed=0.4)),
+    )
+    draw = lambda env: env.commands.draw(jr.key(3), env.dt)
+    np.testing.assert_allclose(draw(slow)[0], 0.4 * draw(usual)[0], rtol=1e-6)
+    assert draw(slow)[1] == draw(usual)[1]
+    given = loco.VelocityTracking(robot(speed=0.4), commands=loco.Commands())
+    np.testing.assert_array_equal(draw(given)[0], draw(usual)[0])
+
+
+def test_commands_on_terrain_lead_away(getkey):
+    """A robot that follows them is farther away after 20 s than half of what it walked,
+    mostly: so levels of the curriculum tell climbing from standing."""
+    env = rough().env
+    period = float(env.dt)
+
+    def walk(key):
+        def step(carry, _):
+            key, left, command, x, heading = carry
+            key, drawn = jr.split(key)
+            new, steps = env.commands.draw(drawn, env.dt)
+            due = left <= 0
+            command, left = jnp.where(due, new, command), jnp.where(due, steps, left)
+            cos, sin = jnp.cos(heading), jnp.sin(heading)
+            x = x + period * jnp.stack(
+                [
+                    command[0] * cos - command[1] * sin,
+                    command[0] * sin + command[1] * cos,
+                ]
+            )
+            carry = key, left - 1, command, x, heading + period * command[2]
+            return carry, jnp.linalg.norm(command[:2])
+
+        zero = jnp.zeros(())
+        start = key, jnp.zeros((), jnp.int32), jnp.zeros(3), jnp.zeros(2), zero
+        end, speed = jax.lax.scan(step, start, None, 1000)
+        return jnp.linalg.norm(end[3]), period * jnp.sum(speed)
+
+    away, walked = jax.jit(jax.vmap(walk))(jr.split(getkey(), 256))
+    assert np.mean(np.asarray(away) > 0.3 * np.asarray(walked)) > 0.8
+    assert float(env.weights["tilt"]) == -1.0
 
 
 def test_weights_of_a_robot():
