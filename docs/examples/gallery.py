@@ -115,7 +115,8 @@ def h1(path: pathlib.Path, runs: pathlib.Path) -> None:
     where = lambda e: (e.env.commands.low, e.env.commands.high)
     env = eqx.tree_at(where, env, (ahead, ahead))
     env = eqx.tree_at(lambda e: e.env.commands.zero, env, jnp.zeros(3))
-    # The third level of the second column, a pit of stairs.
+    env = eqx.tree_at(lambda e: e.env.commands.standing, env, jnp.zeros(()))
+    # A pit of stairs, on the fourth of six levels.
     start = env.reset(jr.key(2), {"patch": jnp.array([3, 1])})
     states = eqsim.rollout(env, policy, jr.key(3), 300, start=start).state
     q = env.physics(states).q[20::3]

@@ -378,7 +378,10 @@ class _Search(NamedTuple):
     work: Any
 
 
-def _search(tree: Tree, problem: Problem, rows: SolverRows, now: _Iterate, end):
+def _search(
+    tree: Tree, problem: Problem, rows: SolverRows, now: _Iterate, end
+) -> _Search:
+    """Prepare the search between an iterate and the minimum of its models."""
     change = end - now.qdd
     motion, dmotion = (node_motion(tree, problem.kin, a) for a in (now.qdd, change))
     line = Line(now.qdd, motion, change, dmotion)
@@ -408,16 +411,18 @@ def _curvature(tree: Tree, problem: Problem, stiffness: Terms, line: Line):
 
 
 def _work(rows: SolverRows, on_line: tuple[Any, ...], share):
+    """Sum the work of all rows per share of a line."""
     pairs = zip(rows, on_line, strict=True)
     found = [each.work(own, share) for each, own in pairs]
     return sum(found[1:], found[0])
 
 
 def _slope(rows: SolverRows, search: _Search, share):
-    """Compute the slope of the cost on a line.
+    """Compute the slope of the cost on a line: that at its start, and its change since.
 
-    It is the slope at the start and what it has changed: large forces cancel in the slope
-    itself, which near the minimum, with stiff contacts, would be their rounding."""
+    Computed directly, large forces would cancel, and near the minimum only their rounding
+    would remain.
+    """
     change = _work(rows, search.on_line, share) - search.work
     return search.first + share * search.mass - change
 

@@ -358,10 +358,11 @@ def _close(found, expected, what: str, tolerance: float = 1e-8) -> None:
 def adjoint(kit: ConstraintKit) -> None:
     r"""Jacobian and transpose agree: $(J a) \cdot f = a \cdot (J^T f)$.
 
-    Compare `residuals` with `transpose`: signs, scales and nodes must be the same.
+    Compare `residuals` with `transpose`: signs, scales and nodes must be the same. Listed
+    contacts are left out, as their residuals are motions of nodes.
     """
     for rows in kit.rows():
-        if isinstance(rows, ListedContacts):  # Its residuals are motions of nodes.
+        if isinstance(rows, ListedContacts):
             continue
         (motion, qdd), (still, zero) = kit.acceleration(0), kit.acceleration(1)
         x, rest = rows.residuals(motion, qdd), rows.residuals(still, zero)

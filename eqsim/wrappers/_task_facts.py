@@ -128,8 +128,8 @@ def tracking_of(
 
 
 def progress_of(env: AbstractEnv, state: Any) -> dict[str, Float[Array, ""]]:
-    """Return numbers by name that training shows: those of wrappers (`progress`), and
-    absolute errors of the commands that the task tracks.
+    """Return the numbers that training reports: those of wrappers (`progress`), and
+    absolute differences between the next targets of the task and its values.
 
     **Arguments:**
 

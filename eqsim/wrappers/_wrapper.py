@@ -113,9 +113,9 @@ class AbstractCarryOver(AbstractStateful):
     def next_options(self, key: PRNGKeyArray, state: Any) -> ResetOptions:
         """Return the options of the next reset, given the last state of an episode."""
 
+    @abc.abstractmethod
     def progress(self, state: Any) -> dict[str, Float[Array, ""]]:
-        """Return numbers by name that training shows, such as a level; by default none."""
-        return {}
+        """Return numbers by name that training reports, such as a level."""
 
 
 def next_options(

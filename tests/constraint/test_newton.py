@@ -164,6 +164,32 @@ def test_line_search(case, solved):
 
 
 @pytest.mark.quick_cases("anchored")
+def test_slopes_on_a_line(case, solved):
+    """Those of the cost: what is left of the forces, along the line."""
+    nodes, problem = tree(case[1]), solved[0]
+
+    @jax.jit
+    def slopes(problem, share):
+        rows = tuple(each.for_solver() for each in problem.every_row)
+        now = newton._first_iterate(problem, rows)
+        end, _ = newton._minimum(nodes, problem, rows, now)
+        search = newton._search(nodes, problem, rows, now, end)
+        qdd = now.qdd + share[None] * (end - now.qdd)
+        motion = newton.node_motion(nodes, problem.kin, qdd)
+        pieces = OrderedDict(
+            (kind, tuple(each.pieces(each.residuals(motion, qdd)) for each in own))
+            for kind, own in problem.rows.items()
+        )
+        left = newton.residual(nodes, problem, qdd, pieces)
+        return newton._slope(rows, search, share), jnp.sum(-left * end, axis=0)
+
+    size = np.abs(slopes(problem, jnp.zeros(COUNT))[1])
+    for share in (0.0, 0.01, 0.3, 1.0):
+        found, expected = slopes(problem, jnp.full(COUNT, share))
+        assert np.max(np.abs(found - expected) / (size + np.abs(expected))) < 1e-8
+
+
+@pytest.mark.quick_cases("anchored")
 def test_line_search_is_needed(case, solved):
     """Or the test above would say nothing: one full step is not enough here, and the
     solver says so."""

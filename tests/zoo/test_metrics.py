@@ -18,7 +18,7 @@ from eqsim_zoo.training import TensorBoard, Turn, WeightsAndBiases
 
 def row(turn, member=0, **more):
     begin = dict(zip(BEGIN, (turn, member, 2 * turn, 16 * turn, 0.5 * turn, 10.0)))
-    return begin | {"loss": 0.1 * turn, "b": math.inf if turn == 2 else 1.0} | more
+    return begin | {"loss": 0.1 * turn, "b, m": math.inf if turn == 2 else 1.0} | more
 
 
 def evaluated(turn, member=0):
@@ -47,10 +47,10 @@ def test_both_files_have_the_same_rows(tmp_path):
     rows = [row(1), row(2), evaluated(3)]
     for one in rows:
         metrics.write([one])
-    assert [*read_csv(tmp_path)[0]] == [*BEGIN, "b", "loss", *END]
+    assert [*read_csv(tmp_path)[0]] == [*BEGIN, "b, m", "loss", *END]
     found = read_metrics(tmp_path)
     assert [x.keys() for x in found] == [x.keys() for x in rows]
-    assert found[0] == rows[0] and found[2] == rows[2] and math.isnan(found[1]["b"])
+    assert found[0] == rows[0] and found[2] == rows[2] and math.isnan(found[1]["b, m"])
     for one, line in zip(rows, read_csv(tmp_path)):
         assert {k: float(x) for k, x in line.items() if x} == one
 

@@ -7,7 +7,7 @@ python benchmarks/climb.py --robot go1
 The run is `eqsim train ppo ROBOT_velocity_rough` with its preset, in this process; seconds
 include compilation. Then robots start in the middle of each of `TERRAINS`, patches of 12 m
 of a drawing of its own, and are told to walk ahead with 0.7 m/s for 8 s: how many are
-upright, and how far they are from their start on average; 5.6 m is all of it. In eqsim these
+upright, and how far these are from their start on average; 5.6 m is all of it. In eqsim these
 are 64 robots with random headings. In MuJoCo C they are 8 along x, by the ONNX file of the
 policy, with all contacts of the scene, height scans by `mj_ray`, and noise; there also on stairs
 of boxes, whose faces are vertical.
@@ -15,6 +15,7 @@ of boxes, whose faces are vertical.
 
 import argparse
 import dataclasses
+import math
 import tempfile
 import time
 
@@ -87,7 +88,7 @@ def _walk(agent, state, env, keys):
     length = round(SECONDS / 0.02) - 1
     (now, _, upright), _ = jax.lax.scan(advance, carry, None, length)
     away = jnp.linalg.norm(now.inner.robot.q[:, :2] - first, axis=1)
-    return jnp.sum(upright), jnp.mean(away)
+    return jnp.sum(upright), jnp.mean(away, where=upright)
 
 
 def in_mujoco(policy: str, spec, top: float = 0.0) -> tuple[int, float]:
@@ -104,8 +105,8 @@ def in_mujoco(policy: str, spec, top: float = 0.0) -> tuple[int, float]:
         )
         for number in range(IN_MUJOCO)
     ]
-    upright = sum(each.falls == 0 for each in found)
-    return upright, float(np.mean([each.distance for each in found]))
+    away = [each.distance for each in found if not each.falls]
+    return len(away), float(np.mean(away)) if away else math.nan
 
 
 def scene(robot: loco.Robot, heights: np.ndarray):

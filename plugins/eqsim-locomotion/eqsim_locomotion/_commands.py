@@ -31,8 +31,8 @@ class Commands(eqx.Module):
     standing: Float[Array, ""] = array(0.1)
     mean_time: Float[Array, ""] = array(5.0)
 
-    def __mul__(self, speed: float) -> "Commands":
-        """Return commands of velocities times a factor."""
+    def scaled(self, speed: float | int) -> "Commands":
+        """Return these commands with velocities multiplied by `speed`."""
         where = lambda commands: (commands.low, commands.high)
         return eqx.tree_at(where, self, (speed * self.low, speed * self.high))
 

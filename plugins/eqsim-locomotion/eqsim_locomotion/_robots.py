@@ -78,7 +78,7 @@ class Robot(NamedTuple):
 _ABDUCTION = {"hip": 1.0, "HAA": 1.0, "hx": 1.0, "abduction": 1.0, "": 0.3}
 _LEGS = {"Head": 0.0, "head": 0.0, "knee": 0.2, "Knee": 0.2, "KFE": 0.2, "pitch": 0.4}
 _LEGS |= {"Pitch": 0.4, "HFE": 0.4, "ankle": 0.4, "FFE": 0.4, "": 1.0}
-# Robots that fall often before they walk: a high cost of falls would teach them to stand.
+# These fall often before they walk; a high cost of falls would teach them to stand.
 _UPRIGHT = {"fallen": -100.0, "tilt": -3.0}
 
 GO1 = Robot(

@@ -49,9 +49,10 @@ def rough_velocity(
     """Return `VelocityTracking` with `TerrainCurriculum`: a robot that observes the heights
     of the ground about it, on terrain whose level follows what it reached.
 
-    Commands are mostly straight ahead, -0.5 to 1 m/s, and last 10 s on average. Tilt,
-    vertical velocity and falls cost less than on the floor. The level rises where a robot
-    walks 0.45 of a patch from its start in an episode.
+    Commands are mostly straight ahead, -0.5 to 1 m/s times the speed of the robot, and last
+    10 s on average. The weights of `fallen`, `tilt` and `vertical_velocity` are -100, -1 and
+    -0.5, also if the description has others. The level rises where a robot walks 0.45 of a
+    patch from its start in an episode, and falls below 0.3 of the commanded distance.
 
     **Arguments:**
 
@@ -71,7 +72,7 @@ def rough_velocity(
     weights = {**WEIGHTS, **robot.weights, **_ROUGH}
     given = {
         "observation": PARTS,
-        "commands": ahead * robot.speed,
+        "commands": ahead.scaled(robot.speed),
         "weights": weights,
     } | options
     task = VelocityTracking(robot, terrain=terrain, **given)

@@ -221,7 +221,7 @@ class VelocityTracking(AbstractEnv):
             ("weights", weights, TERMS),
         ):
             check_known(what, names, known)
-        self.commands = Commands() * robot.speed if commands is None else commands
+        self.commands = Commands().scaled(robot.speed) if commands is None else commands
         self.start, self.pose = default_pose(self.sys, robot, self.names)
         joints = self.names.joints
         try:  # Now, as numbers of the robot are not known inside a transformation.

@@ -288,7 +288,9 @@ def collect(
     known = jnp.where(means[1] > 0, means, jnp.nan)
     report = {"return": known[0], "length": known[1], "episodes": count, "steps": total}
     shown = jax.vmap(lambda state: progress_of(env, state))(state)
-    report |= {TASK + name: jnp.mean(x) for name, x in shown.items()}
+    report |= {
+        TASK + name: jnp.mean(x, where=jnp.isfinite(x)) for name, x in shown.items()
+    }
     return new, transitions, report | count_nonfinite(flags, means.dtype)
 
 
@@ -339,8 +341,9 @@ REWARDS, OBSERVATIONS = "nonfinite_rewards", "nonfinite_observations"
 """Metrics: numbers of steps whose reward or observation is not finite."""
 
 
-TERM = "nonfinite_term/"
 TASK = "task/"
+"""Beginning of the metric of a number that `progress_of` returns."""
+TERM = "nonfinite_term/"
 """Beginning of the metric of a reward term, which its name completes."""
 
 

@@ -52,7 +52,7 @@ class MetricsFile:
         """Open `metrics.csv`, without the rows after `turn`."""
         file = _Appender(folder / "metrics.csv", turn, _turn_of_csv)
         first = file.first_line().rstrip("\r\n")
-        return MetricsFile(file, _Table(first.split(",") if first else []))
+        return MetricsFile(file, _Table(next(csv.reader([first]), [])))
 
     def write(self, rows: Sequence[Row], warn: Callable[[str], None]) -> str:
         """Append rows. After a failure, warn and retry with the next rows.
@@ -81,7 +81,7 @@ class _Table:
         if not self._columns:
             own = sorted({name for row in rows for name in row} - {*BEGIN, *END})
             self._columns = [*BEGIN, *own, *END]
-            out.write(",".join(self._columns) + "\n")
+            csv.writer(out, lineterminator="\n").writerow(self._columns)
         writer = csv.DictWriter(
             out, self._columns, lineterminator="\n", extrasaction="ignore"
         )

@@ -14,7 +14,7 @@ from ..runs.members import Members
 from ..runs.metrics import Row
 from ..runs.run import Counters, Run
 from ._progress import AbstractProgress, agreed, Interrupt, News, wait
-from ._turn import EPISODES, float_paths, on_host, Report, run_turn
+from ._turn import float_paths, on_host, Report, run_turn
 from .callbacks import AbstractCallback, Checkpoint, NOTHING_KEPT, Turn
 from .evaluation import Evaluation, Evaluator
 
@@ -129,7 +129,7 @@ def _broken(
 def _skipped(report: Report, member: int, longest: int) -> str:
     """Describe the updates of a turn that were not finite."""
     bad, updates = int(report.nonfinite[member]), int(report.updates[member])
-    numbers = {k: n for k, n in report.number.items() if k not in EPISODES}
+    numbers = {k: n for k, n in report.number.items() if not of_experience(k)}
     finite = {name: int(n[member]) for name, n in numbers.items()}
     worst = min(finite, key=lambda name: finite[name], default="")
     seen = f", most often `{worst}`" if len({*finite.values()}) > 1 else ""

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from eqsim import AbstractEnv
 
-from ..blocks.collecting import Running
+from ..blocks.collecting import Running, TASK
 from ..blocks.parallel import replicate
 from ..blocks.replay import Replay
 from ..blocks.skill_space import EpisodeReturns
@@ -22,6 +22,12 @@ from ..runs.members import MemberEnvs, Members
 
 EPISODES = ("return", "length")
 """Means over episodes: NaN before the first one has ended."""
+
+
+def of_experience(name: str) -> bool:
+    """Return whether a metric describes episodes and tasks, not updates."""
+    return name in EPISODES or name.startswith(TASK)
+
 
 _EXPERIENCE = Running, Replay, EpisodeReturns
 """Parts of a state that hold steps of environments, whose values are counted in each step
@@ -145,7 +151,7 @@ def _updates(
     """Return the numbers of updates and of non-finite updates of an iteration, from
     `updates` and `nonfinite` of `mean_metrics`; without these metrics, the iteration is
     one update."""
-    flags = [~flag for name, flag in fine.items() if name not in EPISODES]
+    flags = [~flag for name, flag in fine.items() if not of_experience(name)]
     bad = jnp.any(jnp.stack(flags)) if flags else jnp.zeros((), bool)
     if not {"updates", "nonfinite"} <= metrics.keys():
         return 1, bad.astype(jnp.int32)
