@@ -14,7 +14,7 @@ from ..runs.members import Members
 from ..runs.metrics import Row
 from ..runs.run import Counters, Run
 from ._progress import AbstractProgress, agreed, Interrupt, News, wait
-from ._turn import float_paths, on_host, Report, run_turn
+from ._turn import float_paths, of_experience, on_host, Report, run_turn
 from .callbacks import AbstractCallback, Checkpoint, NOTHING_KEPT, Turn
 from .evaluation import Evaluation, Evaluator
 
