@@ -117,10 +117,10 @@ def h1(path: pathlib.Path, runs: pathlib.Path) -> None:
     env = eqx.tree_at(lambda e: e.env.commands.zero, env, jnp.zeros(3))
     env = eqx.tree_at(lambda e: e.env.commands.standing, env, jnp.zeros(()))
     # A pit of stairs, on the fourth of six levels.
-    start = env.reset(jr.key(2), {"patch": jnp.array([3, 1])})
+    start = env.reset(jr.key(4), {"patch": jnp.array([3, 1])})
     states = eqsim.rollout(env, policy, jr.key(3), 300, start=start).state
     q = env.physics(states).q[20::3]
-    camera = Camera((0.0, 0.0, 0.9), 4.5, 160.0, -15.0, follow="pelvis")
+    camera = Camera((0.0, 0.0, 0.9), 4.5, 130.0, -20.0, follow="pelvis")
     write(path, pictures(env.sys, q, camera, (280, 280)), 3 * float(env.dt))
 
 
