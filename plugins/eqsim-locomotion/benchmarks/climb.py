@@ -6,8 +6,8 @@ python benchmarks/climb.py --robot go1
 
 The run is `eqsim train ppo ROBOT_velocity_rough` with its preset, in this process; seconds
 include compilation. Then robots start in the middle of each of `TERRAINS`, patches of 12 m
-of a drawing of its own, and are told to walk ahead with 0.7 m/s for 8 s: how many are
-upright, and how far these are from their start on average; 5.6 m is all of it. In eqsim these
+that are drawn anew, and are told to walk ahead with 0.7 m/s for 8 s: how many are upright,
+and how far these are from their start on average; 5.6 m is all of it. In eqsim these
 are 64 robots with random headings. In MuJoCo C they are 8 along x, by the ONNX file of the
 policy, with all contacts of the scene, height scans by `mj_ray`, and noise; there also on stairs
 of boxes, whose faces are vertical.
@@ -59,8 +59,8 @@ def ground(kind) -> TerrainGrid:
     return TerrainGrid((kind,), levels=1, points=240, cell=0.05, border=60)
 
 
-def in_eqsim(agent, state, env, sys, key) -> tuple[int, float]:
-    """Return how many robots are upright at the end, and their mean distance, m."""
+def in_eqsim(agent, state, env, sys, key) -> tuple[float, ...]:
+    """Return how many robots are upright to the end, and their mean distance, m."""
     env = eqx.tree_at(lambda e: e.env.sys, env, sys)
     return tuple(map(float, _walk(agent, state, env, jr.split(key, IN_EQSIM))))
 
@@ -139,7 +139,7 @@ def boxes(robot: loco.Robot, rise: float):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--robot", default="go1")
+    parser.add_argument("--robot", default="go1", choices=loco.ROBOTS)
     parser.add_argument("--run", help="folder of a run; by default one is trained")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -148,7 +148,12 @@ def main() -> None:
         if options.run:
             result = zoo.load_run(options.run)
         else:
-            preset = zoo.runs.presets()["ppo", f"{robot.name}_velocity_rough"]()
+            name = f"{robot.name}_velocity_rough"
+            preset = zoo.runs.find_preset("ppo", name)
+            if preset is None:
+                parser.error(
+                    f"PPO has no preset for {name}. Pass a run of it: `--run`."
+                )
             run = dataclasses.replace(preset, seed=options.seed, evaluations=0)
             result = zoo.train(run, out=f"{folder}/run")
             seconds = time.time() - begin

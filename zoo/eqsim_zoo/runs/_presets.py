@@ -61,14 +61,9 @@ _WALKERS = {
 _CLIMBERS = {"go1": 6_000_000, "h1": 10_000_000}
 
 
-def _walkers() -> dict[tuple[str, ...], Callable[..., Run]]:
-    """Return the presets of legged robots."""
-    names = {f"{robot}_velocity": steps for robot, steps in _WALKERS.items()}
-    names |= {f"{robot}_velocity_rough": steps for robot, steps in _CLIMBERS.items()}
-    return {
-        ("ppo", env): lambda steps=default, env=env: _walk(env, steps)
-        for env, default in names.items()
-    }
+def _walker(env: str, default: int) -> Callable[..., Run]:
+    """Return the preset of a legged robot, by default with so many steps."""
+    return lambda steps=default: _walk(env, steps)
 
 
 def _balance_off_policy(steps: int | float = 40_000) -> Run:
@@ -188,7 +183,14 @@ _TABLE: dict[tuple[str, ...], Callable[..., Run]] = {
     ("ppo", "hopper"): lambda steps=2_000_000: _locomotion("hopper", steps),
     ("ppo", "half_cheetah"): lambda steps=3_000_000: _locomotion("half_cheetah", steps),
     ("ppo", "ant"): lambda steps=3_000_000: _locomotion("ant", steps),
-    **_walkers(),
+    **{
+        ("ppo", f"{k}_velocity"): _walker(f"{k}_velocity", n)
+        for k, n in _WALKERS.items()
+    },
+    **{
+        ("ppo", f"{k}_velocity_rough"): _walker(f"{k}_velocity_rough", n)
+        for k, n in _CLIMBERS.items()
+    },
     ("sac", "inverted_pendulum"): _balance_off_policy,
     ("shac", "hopper"): _hop_through_physics,
     ("dads", "ant_omni"): _five_directions,

@@ -59,7 +59,7 @@ class News(NamedTuple):
         known.
     - `left`: seconds, about.
     - `fresh`: true if there was an evaluation in this turn.
-    - `task`: what the task shows, by name; see `eqsim.wrappers.progress_of`.
+    - `task`: numbers of the task by name, see `eqsim.wrappers.progress_of`.
     """
 
     steps: int

@@ -23,12 +23,6 @@ from ..runs.members import MemberEnvs, Members
 EPISODES = ("return", "length")
 """Means over episodes: NaN before the first one has ended."""
 
-
-def of_experience(name: str) -> bool:
-    """Return whether a metric describes episodes and tasks, not updates."""
-    return name in EPISODES or name.startswith(TASK)
-
-
 _EXPERIENCE = Running, Replay, EpisodeReturns
 """Parts of a state that hold steps of environments, whose values are counted in each step
 (`nonfinite_flags`). A part that is not finite when a turn ends may be a moment later."""
@@ -143,6 +137,11 @@ def _streaks(
     leading = leading + (failed & (leading == k)).astype(jnp.int32)
     trailing = jnp.where(failed, trailing + 1, 0)
     return leading, trailing, jnp.maximum(longest, trailing)
+
+
+def of_experience(name: str) -> bool:
+    """Return whether a metric describes episodes or the task, not updates."""
+    return name in EPISODES or name.startswith(TASK)
 
 
 def _updates(
