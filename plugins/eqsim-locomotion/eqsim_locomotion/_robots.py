@@ -7,7 +7,7 @@ position servos; `find_names` finds in a `System` what a description names.
 import importlib
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -232,6 +232,23 @@ ROBOTS = {
     )
 }
 """Robots by name."""
+
+
+def find_robot(robot: Robot | str) -> Robot:
+    """Return a description, or that of a name in `ROBOTS`; `ValueError` if there is none."""
+    if isinstance(robot, Robot):
+        return robot
+    check_known("robot", [robot], ROBOTS)
+    return ROBOTS[robot]
+
+
+def check_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `ValueError` unless all names are known."""
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(
+            f"`{what}` names {', '.join(map(repr, unknown))}. Choose from "
+            f"{', '.join(known)}."
+        )
 
 
 # Loading.

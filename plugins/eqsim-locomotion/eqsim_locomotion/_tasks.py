@@ -11,8 +11,8 @@ from eqsim.terrain import Blocks, Rough, Slope, Stairs, TerrainGrid
 from eqsim.wrappers import TerrainCurriculum, WalkedDistance
 
 from ._commands import Commands
-from ._robots import Robot
-from ._velocity import find_robot, PARTS, VelocityState, VelocityTracking, WEIGHTS
+from ._robots import find_robot, Robot
+from ._velocity import PARTS, VelocityState, VelocityTracking, WEIGHTS
 
 
 # On stairs, robots tilt and rise, and fall before they climb.

@@ -1,6 +1,6 @@
 """The task of following velocity commands, for any legged robot."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -41,12 +41,13 @@ from ._fields import as_array, as_arrays
 from ._rewards import Motion, TERMS
 from ._robots import (
     by_joint,
+    check_known,
     default_pose,
     find_names,
+    find_robot,
     load_robot,
     Names,
     Robot,
-    ROBOTS,
 )
 
 
@@ -541,23 +542,6 @@ class VelocityTracking(AbstractEnv):
         value = jnp.concatenate(seen)
         noise = jr.uniform(key, value.shape, value.dtype, -1.0, 1.0)
         return full(self.scales, 1.0) * (value + full(self.noise, 0.0) * noise)
-
-
-def find_robot(robot: Robot | str) -> Robot:
-    """Return a description, or that of a name in `ROBOTS`; `ValueError` if there is none."""
-    if isinstance(robot, Robot):
-        return robot
-    check_known("robot", [robot], ROBOTS)
-    return ROBOTS[robot]
-
-
-def check_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Raise `ValueError` unless all names are known."""
-    if unknown := [name for name in names if name not in known]:
-        raise ValueError(
-            f"`{what}` names {', '.join(map(repr, unknown))}. Choose from "
-            f"{', '.join(known)}."
-        )
 
 
 _VECTOR, _PSEUDOVECTOR = (1, -1, 1), (-1, 1, -1)
