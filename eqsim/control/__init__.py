@@ -3,7 +3,7 @@
 Files in reading order:
 
 - `_dynamics`: systems to control: a robot on a pipeline, an environment, or a function of
-  vectors, with states in tangent coordinates; `linearize`;
+  vectors, with states in tangent coordinates, and time; `linearize`;
 - `_problem`: costs as sums of squared residuals, constraints, limits of controls;
 - `_linear_quadratic`: LQR, finite horizons, LQR along a trajectory;
 - `_backward_pass`, `_iterations`, `_ilqr`: iterative LQR from the inside out; `_ilqr` has the
@@ -25,6 +25,8 @@ from ._dynamics import (
     PipelineDynamics as PipelineDynamics,
     retract as retract,
     state_difference as state_difference,
+    Timed as Timed,
+    TimedDynamics as TimedDynamics,
     VectorDynamics as VectorDynamics,
 )
 from ._ilqr import Anneal as Anneal, ILQR as ILQR, Plan as Plan

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TYPE_CHECKING
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .._errors import check_count, check_finite, check_shape
 from .._loops import scan
@@ -382,6 +382,69 @@ class VectorDynamics(AbstractDynamics):
         check_finite("state", state)
 
 
+class Timed(eqx.Module):
+    """A state and its time.
+
+    **Arguments:**
+
+    - `state`: the state.
+    - `step`: number of control steps since time zero.
+    """
+
+    state: Any
+    step: Int[Array, ""] = eqx.field(converter=jnp.asarray, default=0)
+
+
+class TimedDynamics(AbstractDynamics):
+    """Dynamics whose states, `Timed`, know their time, for costs that depend on it.
+
+    Tangent coordinates are those of the state.
+
+    **Arguments:**
+
+    - `dynamics`: the dynamics, or what `ControlProblem` takes as a system.
+    """
+
+    dynamics: AbstractDynamics = eqx.field(converter=lambda x: as_dynamics(x))
+
+    @property
+    def sys(self) -> Any:
+        """The parameters of the dynamics."""
+        return self.dynamics.sys
+
+    @property
+    def nx(self) -> int:
+        return self.dynamics.nx
+
+    @property
+    def nu(self) -> int:
+        return self.dynamics.nu
+
+    @property
+    def limits(self) -> Float[Array, "nu 2"]:
+        return self.dynamics.limits
+
+    def step(self, state: Timed, action: Float[Array, " nu"]) -> Timed:
+        return Timed(self.dynamics.step(state.state, action), state.step + 1)
+
+    def retract(self, state: Timed, change: Float[Array, " nx"]) -> Timed:
+        return Timed(self.dynamics.retract(state.state, change), state.step)
+
+    def difference(self, start: Timed, end: Timed) -> Float[Array, " nx"]:
+        return self.dynamics.difference(start.state, end.state)
+
+    def linearize(self, state: Timed, action: Float[Array, " nu"]):
+        return self.dynamics.linearize(state.state, action)
+
+    def check(self, state: Any) -> None:
+        if not isinstance(state, Timed):
+            raise ValueError(
+                "The state of `TimedDynamics` must be `Timed(state, step)`, got "
+                f"{type(state).__name__}."
+            )
+        self.dynamics.check(state.state)
+
+
 def with_smoothing(dynamics: AbstractDynamics, width: Array) -> AbstractDynamics:
     """Set the smoothing width of contacts.
 
@@ -403,6 +466,9 @@ def pipeline_of(dynamics: AbstractDynamics) -> Callable | None:
         return lambda d: d.pipeline
     if isinstance(dynamics, EnvDynamics):
         return lambda d: d.env.pipeline
+    if isinstance(dynamics, TimedDynamics):
+        inner = pipeline_of(dynamics.dynamics)
+        return None if inner is None else lambda d: inner(d.dynamics)
     return None
 
 

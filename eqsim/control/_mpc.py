@@ -98,7 +98,7 @@ class MPC(AbstractController):
         yet, `(latency + delay, nu)`, oldest first.
         """
         T, nu = self.problem.horizon, self.problem.dynamics.nu
-        zeros = jnp.zeros((T, nu), state.q.dtype)
+        zeros = jnp.zeros((T, nu), jax.tree.leaves(state)[0].dtype)
         actions = jax.vmap(self.problem.clip)(zeros)
         idle = jnp.tile(self.problem.clip(zeros[0])[None], (self.latency, 1))
         state = predict(self.problem.dynamics, state, idle)

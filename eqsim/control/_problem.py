@@ -16,7 +16,14 @@ from ..envs import AbstractEnv
 from ..model import State
 from ..model.arrays import as_array
 from ..spatial import clamp
-from ._dynamics import AbstractDynamics, as_dynamics, before, last, state_difference
+from ._dynamics import (
+    AbstractDynamics,
+    as_dynamics,
+    before,
+    last,
+    state_difference,
+    Timed,
+)
 
 
 NOT_NEGATIVE = lambda x: x >= 0.0, "at least 0"
@@ -71,12 +78,13 @@ class QuadraticCost(AbstractTrajectoryCost):
 
     **Arguments:**
 
-    - `target`: $x^*$, a `State` or a vector.
+    - `target`: $x^*$, a `State` or a vector. For `TimedDynamics`, also a trajectory with a
+        leading axis of time: the target at `state.step`, its last row from then on.
     - `state_weight`: $w$ `(nx,)`, or one number for all; at least zero. A plan has no
         derivative by a weight of zero: it is given as zero.
     - `action_weight`: $c$ `(nu,)`, or one number, likewise.
     - `terminal_weight`: $w$ of the last state; `state_weight` by default.
-    - `action`: $u^*$; zero by default.
+    - `action`: $u^*$, or likewise a trajectory; zero by default.
     """
 
     target: Any
@@ -92,8 +100,10 @@ class QuadraticCost(AbstractTrajectoryCost):
             check_numbers(f"QuadraticCost.{name}", vars(self)[name], *NOT_NEGATIVE)
 
     def stage(self, sys: Any, state: Any, action: Float[Array, " nu"]):
-        change = self._change(sys, state)
-        away = action - jnp.broadcast_to(self.action, action.shape).astype(action.dtype)
+        change, target = self._change(sys, state), self.action
+        if target.ndim == 2:
+            target = _at_step("action", target, state)
+        away = action - jnp.broadcast_to(target, action.shape).astype(action.dtype)
         state_part = _scaled("state_weight", self.state_weight, change)
         action_part = _scaled("action_weight", self.action_weight, away)
         return jnp.concatenate([state_part, action_part])
@@ -105,9 +115,24 @@ class QuadraticCost(AbstractTrajectoryCost):
         return _scaled(name, weight, self._change(sys, state))
 
     def _change(self, sys, state):
-        if isinstance(state, State):
-            return state_difference(sys, self.target, state)
-        return state - self.target
+        target, inner = self.target, state.state if isinstance(state, Timed) else state
+        many, one = (jax.tree.leaves(x)[0].ndim for x in (target, inner))
+        if many > one:
+            target = _at_step("target", target, state)
+        if isinstance(inner, State):
+            return state_difference(sys, target, inner)
+        return inner - target
+
+
+def _at_step(name: str, trajectory, state):
+    """Return the row of a trajectory at the time of a state."""
+    if not isinstance(state, Timed):
+        raise ValueError(
+            f"`QuadraticCost.{name}` is a trajectory, but a {type(state).__name__} has no "
+            "time. Use `TimedDynamics`."
+        )
+    row = lambda x: x[jnp.clip(state.step, 0, len(x) - 1)]
+    return jax.tree.map(row, trajectory)
 
 
 def _scaled(name: str, weight, change):

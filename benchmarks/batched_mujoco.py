@@ -1,0 +1,359 @@
+"""The simulations of mjbatch's six examples, in eqsim and in mjbatch on the same cores.
+
+python benchmarks/batched_mujoco.py --python MJBATCH/bin/python --folder MENAGERIE
+
+mjbatch (batched MuJoCo C) pins another version of MuJoCo than eqsim, so it runs in a process of
+its own: `--python` is the interpreter of an environment with `pip install mjbatch`.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+def serve(file: str) -> None:
+    """Run the simulations of a file in mjbatch, once for each line of standard input."""
+    import mjbatch  # pyright: ignore[reportMissingImports]
+    import mujoco
+
+    job = dict(np.load(file))
+    model = mujoco.MjModel.from_xml_path(str(job["model"]))
+    model.opt.timestep = float(job["dt"])
+    batch = mjbatch.Batch(model, len(job["q"]))
+    q, qd, ctrl = (batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
+    fields = {key[6:]: job[key] for key in job if key.startswith("model_")}
+    expanded = {name: batch.expand(name) for name in fields}
+    for _ in sys.stdin:
+        for name, values in fields.items():
+            expanded[name][:] = values
+        if fields:
+            batch.set_const()
+        q[:], qd[:] = job["q"], job["qd"]
+        for row in job["ctrl"]:
+            ctrl[:] = row
+            batch.step(nstep=int(job["substeps"]))
+        np.save(file + ".out.npy", q)
+        print("done", flush=True)
+
+
+if __name__ == "__main__" and sys.argv[1:2] == ["--serve"]:
+    serve(sys.argv[2])
+    sys.exit()
+
+
+import jax
+
+
+# Before JAX is first used: one device per core.
+jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
+
+import equinox as eqx
+import jax.numpy as jnp
+import mujoco
+from _bench import caption, interleaved, parser, publish, say, setting, table
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+import eqsim
+from eqsim.control import PipelineDynamics
+
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "docs" / "examples"))
+
+import arm_payload
+import cart_pole
+import throwing_arm
+
+
+EXPLANATION = """\
+Milliseconds for the simulations that the method of each example of mjbatch needs again and
+again. `simulations`: number, times control steps, times time steps per control step.
+Derivatives are exact in eqsim, all derivatives of a step at once; mjbatch simulates perturbed
+states, controls or parameters, whose differences are not timed. `ratio`: time of mjbatch over
+that of eqsim. `difference`: median over simulations of the largest difference of final
+coordinates (where both simulate the same). Both use all cores."""
+
+
+class Job(NamedTuple):
+    """Simulations for mjbatch.
+
+    - `model`: MJCF file.
+    - `dt`, `substeps`: time step, and time steps per control step.
+    - `q`, `qd`: initial states, `(n, nq)` and `(n, nv)`.
+    - `ctrl`: controls, `(T, n, nu)`.
+    - `fields`: fields of `MjModel`, `(n, ...)`.
+    """
+
+    model: str
+    dt: float
+    substeps: int
+    q: Any
+    qd: Any
+    ctrl: Any
+    fields: Mapping[str, Any] = {}
+
+    @property
+    def size(self) -> str:
+        """Number of simulations and steps."""
+        return f"{len(self.q)} x {len(self.ctrl)} x {self.substeps}"
+
+
+class Cell(NamedTuple):
+    """One row of the table: what eqsim and mjbatch compute, and whether both results are
+    final coordinates."""
+
+    ours: Callable[[], Any]
+    job: Job
+    comparable: bool
+
+
+PIPELINE, EPS = eqsim.Generalized(), 1e-6
+
+
+def split(tree: Any) -> Any:
+    """Shard leading axes over all devices."""
+    mesh = jax.make_mesh((len(jax.devices()),), ("batch",), (AxisType.Auto,))
+    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec("batch")))
+
+
+def rollout(robot: eqsim.System, q, qd, ctrl, substeps: int):
+    """Return the last coordinates."""
+    dynamics = PipelineDynamics(PIPELINE, robot, substeps)
+    step = lambda state, u: (dynamics.step(state, u), None)
+    return eqsim.scan(step, PIPELINE.init(robot, q, qd), ctrl)[0].q
+
+
+def rollouts(file: str, robot: eqsim.System, q, ctrl, substeps: int) -> Cell:
+    """Simulate random controls from given states at rest."""
+    qd = np.zeros((len(q), robot.nv), np.float32)
+    args = split((jnp.asarray(q, jnp.float32), jnp.asarray(qd), jnp.asarray(ctrl)))
+    run = jax.jit(jax.vmap(lambda q, qd, u: rollout(robot, q, qd, u, substeps)))
+    job = Job(file, float(robot.dt), substeps, q, qd, np.swapaxes(ctrl, 0, 1))
+    return Cell(lambda: run(*args), job, True)
+
+
+def derivatives(
+    file: str, robot: eqsim.System, model, q, ctrl, substeps: int, dt: float
+) -> Cell:
+    """Linear models of control steps from given states at rest; central differences."""
+    robot = eqx.tree_at(lambda s: s.dt, robot, jnp.asarray(dt, robot.dt.dtype))
+    dynamics = PipelineDynamics(PIPELINE, robot, substeps)
+    one = lambda q, u: dynamics.linearize(PIPELINE.init(robot, q), u)
+    args = split((jnp.asarray(q, jnp.float32), jnp.asarray(ctrl)))
+    run = jax.jit(jax.vmap(one))
+    nv, rows = model.nv, []
+    for at, u in zip(q, ctrl, strict=True):
+        for change in np.concatenate([EPS * np.eye(2 * nv + model.nu)] * 2):
+            change = change if len(rows) % 2 else -change
+            moved = np.array(at, float)
+            mujoco.mj_integratePos(model, moved, change[:nv], 1.0)
+            rows.append((moved, change[nv : 2 * nv], u + change[2 * nv :]))
+    moved, qd, u = (np.stack(column) for column in zip(*rows, strict=True))
+    return Cell(lambda: run(*args), Job(file, dt, substeps, moved, qd, u[None]), False)
+
+
+# The six examples.
+
+
+def robot_file(folder: pathlib.Path, name: str) -> tuple[str, eqsim.System, Any]:
+    """Load a scene of Menagerie in both simulators."""
+    file = str(folder / name / "scene.xml")
+    return file, eqsim.load_mjcf(file), mujoco.MjModel.from_xml_path(file)
+
+
+def noisy(rng, center, shape, scale: float):
+    """Draw values about a center."""
+    return (np.asarray(center) + scale * rng.normal(size=shape)).astype(np.float32)
+
+
+def cells(folder: pathlib.Path, scratch: pathlib.Path, small: bool):
+    """Make the measurements, by name."""
+    rng, most = np.random.default_rng(0), 16 if small else 1
+    file = str(scratch / "cart_pole.xml")
+    pathlib.Path(file).write_text(cart_pole.MODEL)
+    model, cart = mujoco.MjModel.from_xml_path(file), cart_pole.SYS
+    q, u = noisy(rng, 0.0, (80, 2), 0.5), noisy(rng, 0.0, (80, 1), 1.0)
+    yield (
+        "cart-pole, iLQR: derivatives along a plan",
+        derivatives(file, cart, model, q, u, 1, 0.02),
+    )
+    n = 1024 // most
+    q, u = np.zeros((n, 2), np.float32), noisy(rng, 0.0, (n, 50, 1), 5.0)
+    yield "cart-pole, predictive sampling", rollouts(file, cart, q, u, 1)
+    file, robot, model = robot_file(folder, "unitree_g1")
+    key = robot.keyframe("stand")
+    q, u = (noisy(rng, x, (24 // most + 1, len(x)), 0.02) for x in (key.q, key.ctrl))
+    q, u = q[: len(q) // 2 * 2], u[: len(u) // 2 * 2]
+    yield (
+        "G1 flip, iLQR: derivatives over a horizon",
+        derivatives(file, robot, model, q, u, 4, 0.005),
+    )
+    file, robot, model = robot_file(folder, "unitree_go1")
+    key, n = robot.keyframe("home"), 1024 // most
+    q, u = noisy(rng, key.q, (n, 19), 0.01), noisy(rng, key.ctrl, (n, 25, 12), 0.1)
+    yield "Go1 joystick: control steps", rollouts(file, robot, q, u, 10)
+    file = str(scratch / "arm.xml")
+    pathlib.Path(file).write_text(throwing_arm.ARM)
+    yield "throwing arm, CEM: designs", designs(file, rng, 1024 // most)
+    yield "Rizon, Gauss-Newton: Jacobian", payload(folder, rng, 100 if small else 800)
+
+
+def designs(file: str, rng, n: int) -> Cell:
+    """Throw with arms of different lengths."""
+    design = noisy(rng, 0.0, (n, 11, 2), 0.3)
+    arms = jax.vmap(throwing_arm.built)(jnp.asarray(design))
+    run = jax.jit(jax.vmap(lambda d: throwing_arm.throw(d)[1][-1]))
+    arg = split(jnp.asarray(design))
+    most = np.asarray(throwing_arm.SYS.actuators.ctrl_range[:, 1])
+    ctrl = np.repeat(most * np.tanh(design[:, 1:]), throwing_arm.STEPS // 10, axis=1)
+    world = lambda x: np.pad(
+        np.asarray(x), ((0, 0), (1, 0), *((0, 0) for _ in x.shape[2:]))
+    )
+    links, turned = arms.links, mujoco.MjModel.from_xml_path(file).body_iquat
+    assert np.allclose(turned, [1.0, 0.0, 0.0, 0.0]), "inertias are principal"
+    inertia = jnp.diagonal(links.inertia, axis1=-2, axis2=-1)
+    fields = {
+        "body_pos": world(links.pos),
+        "body_ipos": world(links.com),
+        "body_mass": world(links.mass),
+        "body_inertia": world(inertia),
+    }
+    zero = np.zeros((n, 2))
+    job = Job(file, 0.01, 1, zero, zero, np.swapaxes(ctrl, 0, 1), fields)
+    return Cell(lambda: run(arg), job, True)
+
+
+def payload(folder: pathlib.Path, rng, steps: int) -> Cell:
+    """Derivatives of three recordings by mass, center and inertia of a payload."""
+    file = str(folder / "flexiv_rizon4" / "scene.xml")
+    robot = arm_payload.holding(file, "link7", arm_payload.GUESS)
+    robot = jax.tree.map(
+        lambda x: x.astype(jnp.float32) if x.dtype == jnp.float64 else x, robot
+    )
+    link = robot.link("held").index
+    where = lambda s: (s.links.mass, s.links.com, s.links.inertia)
+    low, high = np.asarray(robot.actuators.ctrl_range).T
+    ctrl = np.stack(
+        [
+            0.5 * (low + high)
+            + 0.1 * np.outer(np.sin(0.005 * rate * np.arange(steps)), high - low)
+            for rate in (1.0, 2.0, 3.0)
+        ]
+    ).astype(np.float32)
+
+    def simulate(change, ctrl):
+        mass, com, inertia = where(robot)
+        new = (
+            mass.at[link].add(change[0]),
+            com.at[link].add(change[1:4]),
+            inertia.at[link].add(_symmetric(change[4:])),
+        )
+        step = lambda state, u: (
+            PIPELINE.step(eqx.tree_at(where, robot, new), state, u),
+            state.q,
+        )
+        return eqsim.scan(step, PIPELINE.init(robot, ctrl[0]), ctrl)[1]
+
+    run = jax.jit(jax.vmap(jax.jacfwd(simulate), (None, 0)))
+    zero, arg = jnp.zeros(10), jnp.asarray(ctrl)
+    spec = mujoco.MjSpec.from_file(file)
+    spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT
+    inertial = dict(mass=0.5, ipos=[0.0, 0.0, 0.05], inertia=[1e-3] * 3)
+    spec.body("link7").add_body(name="held", explicitinertial=True, **inertial)
+    model = spec.compile()
+    held = str(folder / "flexiv_rizon4" / "scene_payload.xml")
+    mass = np.tile(model.body_mass, (33, 1))
+    center = np.tile(model.body_ipos, (33, 1, 1))
+    inertia = np.tile(model.body_inertia, (33, 1, 1))
+    q, u = np.repeat(ctrl[:, 0], 11, axis=0), np.repeat(ctrl, 11, axis=0)
+    mass[1::11, -1] += EPS
+    for k in range(3):
+        center[2 + k :: 11, -1, k] += EPS
+        inertia[5 + k :: 11, -1, k] += EPS
+    fields = {"body_mass": mass, "body_ipos": center, "body_inertia": inertia}
+    pathlib.Path(held).write_text(spec.to_xml())
+    zeros = np.zeros((33, model.nv))
+    job = Job(held, 0.005, 1, q, zeros, np.swapaxes(u, 0, 1), fields)
+    return Cell(lambda: run(zero, arg), job, False)
+
+
+def _symmetric(values):
+    xx, yy, zz, xy, xz, yz = values
+    return jnp.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+
+
+# Measuring.
+
+
+class Peer:
+    """mjbatch in a process of its own.
+
+    **Arguments:**
+
+    - `python`: its interpreter.
+    - `job`: what to simulate.
+    - `file`: a file for the arrays.
+    """
+
+    def __init__(self, python: str, job: Job, file: str):
+        arrays = {k: v for k, v in job._asdict().items() if k != "fields"}
+        fields = {f"model_{name}": value for name, value in job.fields.items()}
+        np.savez(file, **arrays, **fields)
+        self.file = file
+        command = [python, str(pathlib.Path(__file__)), "--serve", file]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __call__(self):
+        assert self.process.stdin and self.process.stdout, "pipes are open"
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        if self.process.stdout.readline().strip() != "done":
+            raise RuntimeError("mjbatch failed: its message is above.")
+        return np.load(self.file + ".out.npy")
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.communicate()
+
+
+def main() -> None:
+    """Time all cells, and write the results after each."""
+    options = _options()
+    where, rows = setting(options), []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        for name, cell in cells(options.folder, folder, options.quick):
+            peer = Peer(options.python, cell.job, str(folder / "job.npz"))
+            calls = {"eqsim": cell.ours, "mjbatch": peer}
+            taken = interleaved(calls, options.repeats, options.limit)
+            best = {label: 1e3 * taken[label].best for label in calls}
+            row: dict[str, Any] = {"example": name, "simulations": cell.job.size}
+            row |= best | {"ratio": best["mjbatch"] / best["eqsim"]}
+            if cell.comparable:
+                away = np.abs(np.asarray(cell.ours()) - peer())
+                row["difference"] = float(np.median(np.max(away, axis=1)))
+            peer.close()
+            rows.append(row)
+            say(row)
+            text = f"{EXPLANATION}\n\n{table(rows)}\n\n{caption(where)}\n"
+            publish(options, "batched_mujoco", {"where": where, "rows": rows}, text)
+    print(f"\n{text}")
+
+
+def _options():
+    made = parser(__doc__, repeats=5, limit=30.0)
+    made.add_argument("--python", required=True, help="interpreter with mjbatch")
+    made.add_argument("--folder", type=pathlib.Path, required=True, help="Menagerie")
+    made.add_argument("--quick", action="store_true", help="few simulations")
+    return made.parse_args()
+
+
+if __name__ == "__main__":
+    main()
