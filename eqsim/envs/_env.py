@@ -32,6 +32,8 @@ class ResetOptions(eqx.Module):
         environments.
     - `patch`: row (level of difficulty) and column of the terrain to start on, for
         environments with `TerrainCurriculum`.
+    - `start`: where a task of a package starts, such as the frame of a reference motion,
+        or what its wrapper passes from the last episode (`AbstractCarryOver`).
     """
 
     q: Float[Array, " nq"] | None = None
@@ -39,6 +41,7 @@ class ResetOptions(eqx.Module):
     sys: System | None = None
     context: Float[Array, " ncontext"] | None = None
     patch: Int[Array, "2"] | None = None
+    start: PyTree[Shaped[Array, "..."]] | None = None
 
 
 def reset_options(options: ResetOptions | Mapping[str, Any] | None) -> ResetOptions:
@@ -88,6 +91,10 @@ def same_robot_options(
         raise ValueError(
             f"`options.patch`: `{type(env).__name__}` has no terrain of several patches. "
             "Wrap it in `eqsim.wrappers.TerrainCurriculum`."
+        )
+    if options.start is not None:
+        raise ValueError(
+            f"`options.start`: `{type(env).__name__}` knows no start but `q` and `qd`."
         )
     check_start(env.sys, options)
     return options

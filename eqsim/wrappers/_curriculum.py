@@ -160,7 +160,9 @@ class TerrainCurriculum(AbstractCarryOver):
             patch = jnp.stack([level, column])
         last = jnp.array([self.grid.levels - 1, len(self.grid.kinds) - 1], jnp.int32)
         patch = jnp.clip(jnp.asarray(patch, jnp.int32), 0, last)
-        inner = ResetOptions(options.q, options.qd, options.sys, options.context)
+        inner = ResetOptions(
+            options.q, options.qd, options.sys, options.context, start=options.start
+        )
         if options.q is None:
             inner = self._moved(key_reset, key_place, patch, inner)
         state, timestep = self.env.reset(key_reset, inner)
@@ -186,7 +188,7 @@ class TerrainCurriculum(AbstractCarryOver):
         y = y + (pos[1] + rot.yx * at[0] + rot.yy * at[1]).astype(q.dtype)
         z = q[free + 2] + ground_height(sys, x, y)
         q = q.at[free : free + 3].set(jnp.stack([x, y, z]))
-        return ResetOptions(q, physics.qd, given.sys, given.context)
+        return ResetOptions(q, physics.qd, given.sys, given.context, start=given.start)
 
     def _place(self, state: Any) -> Float[Array, "2"]:
         free = self._free_joint()

@@ -370,7 +370,10 @@ class DomainRandomization(AbstractStateful):
         if options.context is not None:
             changed = _of_vector(changed, options.context)
         inner, timestep = self._with(changed).reset(
-            key_reset, ResetOptions(options.q, options.qd, patch=options.patch)
+            key_reset,
+            ResetOptions(
+                options.q, options.qd, patch=options.patch, start=options.start
+            ),
         )
         return self._report(RandomizedState(inner, changed), timestep)
 

@@ -1,4 +1,5 @@
-"""The tasks that entry points name: each robot on its floor, and on rough terrain."""
+"""The tasks that entry points name: each robot on its floor, and on rough terrain, and
+humanoids that track a motion."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +11,10 @@ from eqsim.spatial import safe_sqrt
 from eqsim.terrain import Blocks, Rough, Slope, Stairs, TerrainGrid
 from eqsim.wrappers import TerrainCurriculum, WalkedDistance
 
+from ._adaptive_starts import AdaptiveStarts
 from ._commands import Commands
 from ._robots import find_robot, Robot
+from ._tracking import MotionTracking
 from ._velocity import PARTS, VelocityState, VelocityTracking, WEIGHTS
 
 
@@ -80,6 +83,22 @@ def rough_velocity(
     return TerrainCurriculum(task, terrain, reached, commanded_speed)
 
 
+def motion_tracking(
+    robot: Robot | str = "g1", motion: Any = None, **options: Any
+) -> AdaptiveStarts:
+    """Return `MotionTracking` with `AdaptiveStarts`, whose episodes start more often where
+    the robot fails, and end with the motion.
+
+    **Arguments:**
+
+    - `robot`: description of the robot, or its name.
+    - `motion`: a `ReferenceMotion`, or the path of a file for `load_motion`; by default
+        `squats`.
+    - `options`: other options of `MotionTracking`.
+    """
+    return AdaptiveStarts(MotionTracking(robot, motion, **options))
+
+
 def _named(name: str, make: Callable, suffix: str, what: str) -> Callable:
     """Return the function that an entry point of a robot names."""
 
@@ -101,16 +120,23 @@ def _rough(name: str) -> Callable[..., TerrainCurriculum]:
     return _named(name, rough_velocity, "velocity_rough", "rough_velocity")
 
 
+def _motion(name: str) -> Callable[..., AdaptiveStarts]:
+    return _named(name, motion_tracking, "motion", "motion_tracking")
+
+
 a1_velocity, a1_velocity_rough = _flat("a1"), _rough("a1")
 anymal_c_velocity, anymal_c_velocity_rough = _flat("anymal_c"), _rough("anymal_c")
 apollo_velocity, apollo_velocity_rough = _flat("apollo"), _rough("apollo")
 barkour_velocity, barkour_velocity_rough = _flat("barkour"), _rough("barkour")
 berkeley_humanoid_velocity = _flat("berkeley_humanoid")
 berkeley_humanoid_velocity_rough = _rough("berkeley_humanoid")
+g1_motion = _motion("g1")
 g1_velocity, g1_velocity_rough = _flat("g1"), _rough("g1")
 go1_velocity, go1_velocity_rough = _flat("go1"), _rough("go1")
 go2_velocity, go2_velocity_rough = _flat("go2"), _rough("go2")
+h1_motion = _motion("h1")
 h1_velocity, h1_velocity_rough = _flat("h1"), _rough("h1")
 op3_velocity, op3_velocity_rough = _flat("op3"), _rough("op3")
 spot_velocity, spot_velocity_rough = _flat("spot"), _rough("spot")
+t1_motion = _motion("t1")
 t1_velocity, t1_velocity_rough = _flat("t1"), _rough("t1")

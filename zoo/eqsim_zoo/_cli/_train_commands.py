@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import enum
 import inspect
+import json
 import keyword
 import pathlib
 import re
@@ -76,6 +77,8 @@ class Request:
     """Number of seeds, from `--seed` on, trained together in one program."""
     pipeline: str | None = None
     """Name of the pipeline; by default that of the environment."""
+    option: Annotated[_Several, tyro.conf.arg(metavar="NAME=VALUE")] = ()
+    """Option of the environment, such as `motion=walk.csv`; may be repeated."""
     episode_length: int | None = None
     """Time limit of an episode in control steps; by default 1000."""
     randomize: str | None = None
@@ -377,6 +380,7 @@ def _run(request: Request, fields: dict[str, Any]) -> tuple[Run, str]:
     given = {k: x for k, x in given.items() if k in _OF_RUN or x is not None}
     if isinstance(start.agent, AbstractSkillAgent) and run.skills is None:
         given = {"skills": "one_hot:5"} | given
+    options = {**run.options, **dict(map(_option, request.option))}
     path = None if request.data is None else str(pathlib.Path(request.data).resolve())
     run = dataclasses.replace(
         run,
@@ -384,6 +388,7 @@ def _run(request: Request, fields: dict[str, Any]) -> tuple[Run, str]:
         env=request.env,
         settings={**start.settings, **fields},
         sweep=sweep,
+        options=options,
         data=path,
         **given,
     )
@@ -399,6 +404,19 @@ def _swept(text: str) -> tuple[str, list[float]]:
             f"`--sweep {text}` must be a field with numbers, such as `--sweep "
             "learning_rate=1e-4,1e-3`."
         ) from error
+
+
+def _option(text: str) -> tuple[str, Any]:
+    """Return name and value of an option: a value of JSON, or text."""
+    name, equals, value = text.partition("=")
+    if not (equals and name.strip().isidentifier()):
+        raise CommandError(
+            f"`--option {text}` must be a name and a value, such as `--option start=2.5`."
+        )
+    try:
+        return name.strip(), json.loads(value)
+    except ValueError:
+        return name.strip(), value
 
 
 def resume_run(

@@ -1,5 +1,6 @@
 """Presets: tested runs by the names of agent and environment."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -51,6 +52,23 @@ def _walk(env: str, steps: int | float) -> Run:
     return Run("ppo", env, steps, pool_size=2048, settings=settings)
 
 
+def _track(env: str, steps: int | float) -> Run:
+    """Return settings for humanoids that track a motion: actions are small changes of its
+    angles, and no motion is symmetric. Episodes start in a frame that depends on the last
+    one, so that resets cannot be computed in advance."""
+    run = _walk(env, steps)
+    changes = {
+        "policy_hidden": (256, 128),
+        "value_hidden": (256, 128),
+        "target_kl": 0.02,
+        "entropy_cost": 1e-3,
+        "initial_log_std": -1.2,
+        "symmetric": False,
+    }
+    settings = {**run.settings, **changes}
+    return dataclasses.replace(run, pool_size=0, settings=settings)
+
+
 # Steps by default of legged robots, on the floor and on rough terrain.
 _WALKERS = {
     **dict.fromkeys(("a1", "anymal_c", "barkour", "go1", "go2"), 2_800_000),
@@ -58,12 +76,18 @@ _WALKERS = {
     **dict.fromkeys(("apollo", "berkeley_humanoid", "g1"), 7_500_000),
     **dict.fromkeys(("h1", "op3", "t1"), 7_500_000),
 }
+_TRACKERS = {"g1": 3_000_000, "h1": 3_000_000}
 _CLIMBERS = {"go1": 6_000_000, "h1": 10_000_000}
 
 
 def _walker(env: str, default: int) -> Callable[..., Run]:
     """Return the preset of a legged robot, by default with so many steps."""
     return lambda steps=default: _walk(env, steps)
+
+
+def _tracker(env: str, default: int) -> Callable[..., Run]:
+    """Return the preset of a humanoid that tracks a motion."""
+    return lambda steps=default: _track(env, steps)
 
 
 def _balance_off_policy(steps: int | float = 40_000) -> Run:
@@ -190,6 +214,9 @@ _TABLE: dict[tuple[str, ...], Callable[..., Run]] = {
     **{
         ("ppo", f"{k}_velocity_rough"): _walker(f"{k}_velocity_rough", n)
         for k, n in _CLIMBERS.items()
+    },
+    **{
+        ("ppo", f"{k}_motion"): _tracker(f"{k}_motion", n) for k, n in _TRACKERS.items()
     },
     ("sac", "inverted_pendulum"): _balance_off_policy,
     ("shac", "hopper"): _hop_through_physics,

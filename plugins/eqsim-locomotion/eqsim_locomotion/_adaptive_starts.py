@@ -1,0 +1,171 @@
+"""Starts of episodes where a robot often fails to track its reference."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from eqsim import AbstractEnv, ResetOptions, Timestep
+from eqsim.bridges import check_count, check_key
+from eqsim.envs import check_action, reset_options
+from eqsim.wrappers import AbstractCarryOver, AbstractStateful, Lifetime, nested_envs
+
+from ._fields import array
+from ._tracking import MotionTracking
+
+
+class AdaptiveStartsState(eqx.Module):
+    """State of `AdaptiveStarts`.
+
+    - `inner`: state of the inner environment.
+    - `failures`: share of the last visits to each bin in which the robot failed.
+    - `first`: bin in which the episode started.
+    - `failed`: true if the episode has terminated.
+    """
+
+    inner: Any
+    failures: Float[Array, " bins"]
+    first: Int[Array, ""]
+    failed: Bool[Array, ""]
+
+
+class AdaptiveStarts(AbstractCarryOver):
+    r"""Starts episodes of `MotionTracking` more often before frames in which the robot
+    fails, and truncates them at the last frame of the reference.
+
+    The reference has bins of equal length. Each environment keeps the share $r_i$ of visits
+    to bin $i$ in which the robot failed, over about the last $1 / \beta$ visits: after an
+    episode from bin $a$ to $b$, $r_i \leftarrow (1 - \beta) r_i + \beta f_i$ for $a \le i
+    \le b$, with $f_i = 1$ in the bin of a failure, else 0. `AutoReset` passes these shares
+    to the next episode, which starts in bin $s$ with the probability
+
+    $p_s = \frac{\lambda}{n} + (1 - \lambda) \frac{w_s}{\sum_i w_i}, \quad
+    w_s = \sum_u \alpha^u r_{s+u},$
+
+    since a failure is prepared before it happens.
+
+    `progress` reports the mean of $1 - r$ as `survival`.
+
+    **Arguments:**
+
+    - `env`: `MotionTracking`, or wrappers of one episode about it.
+    - `bins`: number of bins; by default one for each second, and at least two.
+    - `uniform`: share $\lambda$ of uniform starts.
+    - `lookahead`: decay $\alpha$.
+    - `rate`: $\beta$.
+
+    `reset` accepts the option `start`: a frame, or what `next_options` returns.
+
+    **Raises:** `ValueError` if the task is another one.
+
+    ??? cite "Reference"
+        Liao et al., *BeyondMimic*, 2025, section III-D, with failures counted by visit, as
+        each environment has its own.
+    """
+
+    env: AbstractEnv
+    bins: int = eqx.field(static=True, default=0)
+    uniform: Float[Array, ""] = array(0.1)
+    lookahead: Float[Array, ""] = array(0.8)
+    rate: Float[Array, ""] = array(0.1)
+
+    def __check_init__(self):
+        task = self._task()
+        if not self.bins:
+            seconds = (task.motion.frames - 1) * float(task.motion.period)
+            object.__setattr__(self, "bins", max(round(seconds), 2))
+        check_count("bins", self.bins)
+
+    lifetime = Lifetime.EPISODE
+
+    def _task(self) -> MotionTracking:
+        *_, task = nested_envs(self.env)
+        if not isinstance(task, MotionTracking):
+            raise ValueError(
+                "`AdaptiveStarts` needs the reference of a `MotionTracking`, got "
+                f"`{type(task).__name__}`."
+            )
+        return task
+
+    def _frame(self, state: Any) -> Int[Array, ""]:
+        """Return the frame of the reference in a state of `env`."""
+        for layer in nested_envs(self.env):
+            if isinstance(layer, AbstractStateful):
+                state = state.inner
+        return state.frame
+
+    def _bin(self, state: Any) -> Int[Array, ""]:
+        return jnp.minimum(
+            self._frame(state) * self.bins // self._task().motion.frames, self.bins - 1
+        )
+
+    def probabilities(self, failures: Float[Array, " bins"]) -> Float[Array, " bins"]:
+        """Return the probability of a start in each bin."""
+        dtype = failures.dtype
+        ahead = jnp.arange(self.bins)[None] - jnp.arange(self.bins)[:, None]
+        power = jnp.power(self.lookahead, jnp.maximum(ahead, 0).astype(dtype))
+        kernel = jnp.where(ahead >= 0, power, 0.0)
+        weights = kernel @ failures
+        total = jnp.sum(weights)
+        known = total > 1e-6
+        share = jnp.where(known, weights / jnp.where(known, total, 1.0), 1 / self.bins)
+        return self.uniform / self.bins + (1.0 - self.uniform) * share
+
+    def reset(
+        self, key: PRNGKeyArray, options: Any = None
+    ) -> tuple[AdaptiveStartsState, Timestep]:
+        check_key(key)
+        options = reset_options(options)
+        key_reset, key_bin, key_frame = jr.split(key, 3)
+        frames, dtype = self._task().motion.frames, self.rate.dtype
+        given, failures = options.start, jnp.ones(self.bins, dtype)
+        if isinstance(given, CarriedFailures):
+            given, failures = None, given.failures
+        if given is None:
+            chance = self.probabilities(failures)
+            start = jnp.sum(jnp.cumsum(chance)[:-1] < jr.uniform(key_bin, (), dtype))
+            within = jr.uniform(key_frame, (), dtype)
+            place = (start.astype(dtype) + within) * ((frames - 1) / self.bins)
+            given = place.astype(jnp.int32)
+        options = eqx.tree_at(
+            lambda o: o.start, options, given, is_leaf=lambda x: x is None
+        )
+        inner, timestep = self.env.reset(key_reset, options)
+        no = jnp.zeros((), bool)
+        return AdaptiveStartsState(inner, failures, self._bin(inner), no), timestep
+
+    def step(
+        self, state: AdaptiveStartsState, action: Float[Array, " nu"]
+    ) -> tuple[AdaptiveStartsState, Timestep]:
+        check_action(self, action)
+        inner, timestep = self.env.step(state.inner, action)
+        ended = self._frame(inner) >= self._task().motion.frames - 1
+        truncated = timestep.truncated | (ended & ~timestep.terminated)
+        timestep = eqx.tree_at(lambda t: t.truncated, timestep, truncated)
+        new = AdaptiveStartsState(
+            inner, state.failures, state.first, timestep.terminated
+        )
+        return new, timestep
+
+    def progress(self, state: AdaptiveStartsState) -> dict[str, Float[Array, ""]]:
+        """Return the share of bins that the robot gets through."""
+        return {"survival": 1.0 - jnp.mean(state.failures)}
+
+    def next_options(
+        self, key: PRNGKeyArray, state: AdaptiveStartsState
+    ) -> ResetOptions:
+        last = self._bin(state.inner)
+        each = jnp.arange(self.bins, dtype=last.dtype)
+        visited = (each >= state.first) & (each <= last)
+        fell = ((each == last) & state.failed).astype(state.failures.dtype)
+        new = state.failures + self.rate * (fell - state.failures)
+        failures = jnp.where(visited, new, state.failures)
+        return ResetOptions(start=CarriedFailures(failures))
+
+
+class CarriedFailures(eqx.Module):
+    """What `AdaptiveStarts` passes to the next episode: its `failures`."""
+
+    failures: Float[Array, " bins"]

@@ -1,0 +1,487 @@
+"""Tracking of motions: files, references, errors, rewards, starts."""
+
+import functools as ft
+
+import eqsim_locomotion as loco
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from eqsim_locomotion._adaptive_starts import CarriedFailures
+from eqsim_locomotion._motion import find_motion
+from eqsim_locomotion._tracking_rewards import about_anchor, square_angle
+from humanoid import robot
+
+import eqsim
+from eqsim.kinematics import difference, forward, integrate
+from eqsim.testing import parametrize_with_checks
+from eqsim.wrappers import AutoReset, next_options, progress_of
+from eqsim_zoo import runs
+
+
+@ft.cache
+def task():
+    """Squats of a small humanoid, without noise."""
+    return loco.MotionTracking(robot(), noise={}, start_noise={})
+
+
+@ft.cache
+def adaptive():
+    """The same, with adaptive starts."""
+    return loco.AdaptiveStarts(task(), bins=4)
+
+
+# One program for all tests.
+step = eqx.filter_jit(lambda env, state, action: env.step(state, action))
+reset = eqx.filter_jit(lambda env, key, options=None: env.reset(key, options))
+
+
+def at_frame(frame, env=None):
+    """The state in a frame of the reference."""
+    return reset(env or task(), jr.key(0), {"start": jnp.asarray(frame, jnp.int32)})
+
+
+# Motions.
+
+
+def drawn(getkey, sys, frames=7):
+    """A smooth motion at random."""
+    q = loco.squats(robot(), sys).q[0]
+    rates = 0.1 * jr.normal(getkey(), (frames, sys.nv))
+    motion = [q]
+    for rate in rates[1:]:
+        motion.append(integrate(sys, motion[-1], rate))
+    return jnp.stack(motion)
+
+
+def save_csv(path, q):
+    order = [0, 1, 2, 4, 5, 6, 3, *range(7, q.shape[1])]
+    np.savetxt(path, np.asarray(q)[:, order], delimiter=",")
+
+
+def test_files_are_read_as_they_were_written(getkey, tmp_path):
+    sys = task().sys
+    q = drawn(getkey, sys)
+    save_csv(tmp_path / "a.csv", q)
+    names = [*reversed(sys.joints.names[1:]), "tail"]
+    columns = np.concatenate([q[:, :7], q[:, 7:][:, ::-1], q[:, :1]], axis=1)
+    np.savez(tmp_path / "a.npz", q=columns, fps=30, joints=names)
+    np.savez(tmp_path / "b.npz", q=q, fps=30)
+    for name in ("a.csv", "a.npz", "b.npz"):
+        found = loco.load_motion(tmp_path / name, sys)
+        np.testing.assert_allclose(found.q, q, atol=1e-12)
+        np.testing.assert_allclose(found.period, 1 / 30)
+    part = loco.load_motion(tmp_path / "a.csv", sys, fps=10, start=0.2, end=0.5)
+    np.testing.assert_allclose(part.q, q[2:6], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "change, text",
+    (
+        (lambda q: q[:, :-1], r"shape \(7, 14\), expected \(frames, 15\).*8 joints"),
+        (lambda q: q.at[2, 9].set(jnp.nan), "finite, got nan in frame 2, coordinate 9"),
+        (lambda q: q.at[3, 3].set(2.0), "unit quaternions.*in frame 3"),
+        (lambda q: q[:1], "`start` and `end`"),
+    ),
+)
+def test_what_is_wrong_with_a_file(getkey, tmp_path, change, text):
+    sys = task().sys
+    q, path = change(drawn(getkey, sys)), tmp_path / "motion.npz"
+    np.savez(path, q=q, fps=30)
+    with pytest.raises(ValueError, match=text) as error:
+        loco.load_motion(path, sys)
+    assert str(path) in str(error.value)
+
+
+def test_files_that_are_no_motions(getkey, tmp_path):
+    sys = task().sys
+    q = drawn(getkey, sys)
+    load = lambda name, **options: loco.load_motion(tmp_path / name, sys, **options)
+    with pytest.raises(FileNotFoundError, match="no.csv"):
+        load("no.csv")
+    np.savez(tmp_path / "few.npz", q=q)
+    with pytest.raises(ValueError, match="few.npz has no array 'fps', only 'q'"):
+        load("few.npz")
+    other = ["nose", *sys.joints.names[2:]]
+    np.savez(tmp_path / "other.npz", q=q, fps=30, joints=other)
+    missing = sys.joints.names[1]
+    with pytest.raises(ValueError, match=f"other.npz has no joint {missing}.*nose"):
+        load("other.npz")
+    (tmp_path / "text.csv").write_text("x,y\n1,2\n")
+    with pytest.raises(ValueError, match="text.csv must have only numbers"):
+        load("text.csv")
+    (tmp_path / "text.npz").write_text("x,y\n1,2\n")
+    with pytest.raises(ValueError, match=r"text.npz is no readable `.npz`"):
+        load("text.npz")
+    (tmp_path / "motion.bvh").write_text("")
+    with pytest.raises(ValueError, match=r"motion.bvh: motions are files `.npz` or"):
+        load("motion.bvh")
+    save_csv(tmp_path / "good.csv", q)
+    with pytest.raises(ValueError, match="good.csv takes 0.20 s.*0.5 and 0.1"):
+        load("good.csv", start=0.5, end=0.1)
+    with pytest.raises(ValueError, match="good.csv: `fps` must be positive, got 0"):
+        load("good.csv", fps=0)
+    with pytest.raises(ValueError, match="good.csv has 1 frame"):
+        load("good.csv", start=0.1, end=0.101)
+    with pytest.raises(
+        ValueError, match="good.csv: a motion needs a robot with one free"
+    ):
+        loco.load_motion(tmp_path / "good.csv", eqsim.make("inverted_pendulum").sys)
+
+
+def test_motions_that_do_not_fit():
+    with pytest.raises(TypeError, match="`motion` must be a `ReferenceMotion`.*got 3"):
+        find_motion(3, robot(), task().sys)
+    short = loco.ReferenceMotion(jnp.zeros((4, 9)), 0.02)
+    with pytest.raises(ValueError, match="`motion` has 9 coordinates.*has 15"):
+        loco.MotionTracking(robot(), short)
+    with pytest.raises(ValueError, match="`start` and `end` select a part of a file"):
+        loco.MotionTracking(robot(), start=1.0)
+    with pytest.raises(ValueError, match="at least two frames, got"):
+        loco.ReferenceMotion(jnp.zeros((1, 15)), 0.02)
+    with pytest.raises(ValueError, match="`bend` is zero for all joints of 'humanoid'"):
+        loco.squats(robot(), task().sys, bend=0.0)
+
+
+def test_resampling_keeps_speed_along_straight_motions(getkey):
+    """A rotation about a fixed axis at constant rate stays one, at any period."""
+    sys = task().sys
+    rate = jr.normal(getkey(), (sys.nv,))
+    start = drawn(getkey, sys)[0]
+    at = lambda t: integrate(sys, start, t * rate)
+    motion = loco.ReferenceMotion(jax.vmap(at)(jnp.arange(6) / 5), 0.2)
+    new = motion.resampled(sys, 0.02)
+    assert new.frames == 51
+    for k in (0, 7, 33, 50):
+        q, qd = new.at(sys, jnp.asarray(k))
+        gap = difference(sys, q, at(0.02 * k))
+        np.testing.assert_allclose(gap, 0.0, atol=1e-9)
+        np.testing.assert_allclose(qd, rate, atol=1e-8)
+    q, qd = new.at(sys, jnp.asarray(60))
+    np.testing.assert_allclose(q, new.q[-1])
+    np.testing.assert_array_equal(qd, 0.0)
+    with pytest.raises(ValueError, match="takes 1 s, less than two frames"):
+        motion.resampled(sys, 2.0)
+
+
+def test_feet_of_squats_stay():
+    env = task()
+    poses = jax.vmap(lambda q: forward(env.sys, q))(env.motion.q)
+    feet = [link for link, *_ in env.names.feet]
+    for values in (poses.pos[:, feet], poses.rot[:, feet]):
+        np.testing.assert_allclose(np.ptp(values, axis=0), 0.0, atol=1e-6)
+    assert np.ptp(env.motion.q[:, 2]) > 0.05
+
+
+# The task.
+
+
+def test_the_reference_itself_has_no_error():
+    env = task()
+    for frame in (0, 30, 77):
+        state, timestep = at_frame(frame)
+        errors = env.tracking(state)
+        np.testing.assert_allclose([x for _, x in errors.values()], 0.0, atol=1e-6)
+        parts = np.split(timestep.obs, np.cumsum([8, 8, 3, 6, 3, 3, 8, 8]))
+        q, qd = env.motion.at(env.sys, jnp.asarray(frame + 1))
+        np.testing.assert_allclose(parts[0], q[7:] - env.pose, atol=1e-6)
+        np.testing.assert_allclose(parts[1], qd[6:], atol=1e-6)
+        np.testing.assert_allclose(parts[6], state.robot.q[7:] - env.pose, atol=1e-6)
+        np.testing.assert_allclose(parts[8], 0.0)
+
+
+def test_terms_of_an_exact_step():
+    """Tracking terms are 1 if the robot is in the frame of the reference."""
+    env = task()
+    state, _ = at_frame(20)
+    q, qd = env.motion.at(env.sys, state.frame)
+    links = env._links(state.robot)
+    solved = env._simulate(state.robot, env.pose)[1]
+    now = env._tracked(state, state.robot, solved, jnp.zeros(8), links, q, qd)
+    for name, term in loco.TRACKING_TERMS.items():
+        if name in env.sigmas:
+            np.testing.assert_allclose(term(now), 1.0, atol=1e-9)
+    assert not bool(now.failed)
+
+
+def test_terms_are_their_equations(getkey):
+    draw = lambda *shape: jr.normal(getkey(), shape)
+    rot = lambda: jnp.linalg.qr(draw(3, 3, 3))[0]
+    links = loco.LinkStates(draw(3, 3), rot(), draw(3, 3), draw(3, 3))
+    target = loco.LinkStates(draw(3, 3), rot(), draw(3, 3), draw(3, 3))
+    now = loco.Tracked(
+        links, target, 1, draw(3, 3), rot(), draw(4), draw(4), draw(4),
+        jnp.abs(draw(4)), draw(4), jnp.abs(draw(4)) + 1.0, draw(4), draw(4),
+        jnp.asarray(True), {name: jnp.asarray(2.0) for name in task().sigmas},
+    )  # fmt: skip
+    m = jax.tree.map(np.asarray, now)
+    near = lambda square: np.exp(-np.mean(square) / 4.0)
+    gap = lambda a, b: ((a - b) ** 2).sum(axis=1)
+    turn = lambda a, b: 3.0 - np.einsum("nij,nij->n", a, b)
+    expected = {
+        "anchor_position": near(gap(m.links.pos, m.target.pos)[1]),
+        "anchor_orientation": near(turn(m.links.rot, m.target.rot)[1]),
+        "link_positions": near(gap(m.links.pos, m.relative_pos)),
+        "link_orientations": near(turn(m.links.rot, m.relative_rot)),
+        "link_velocities": near(gap(m.links.lin, m.target.lin)),
+        "link_rates": near(gap(m.links.ang, m.target.ang)),
+        "joint_positions": near(m.angle_error**2),
+        "joint_velocities": near(m.rate_error**2),
+        "action_rate": ((m.action - m.last_action) ** 2).sum(),
+        "joint_limits": m.beyond.sum(),
+        "torques": ((m.torque / m.torque_limit) ** 2).sum(),
+        "joint_acceleration": (m.acceleration**2).sum(),
+        "failed": 1.0,
+    }
+    assert expected.keys() == loco.TRACKING_TERMS.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(loco.TRACKING_TERMS[name](now), value, rtol=1e-10)
+
+
+def test_square_angle_is_near_the_square_of_the_angle():
+    for angle in (0.0, 0.01, 0.3):
+        c, s = np.cos(angle), np.sin(angle)
+        turn = jnp.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
+        value, slope = jax.value_and_grad(square_angle)(turn, jnp.eye(3))
+        np.testing.assert_allclose(value, angle**2, rtol=1e-2, atol=1e-12)
+        assert np.all(np.isfinite(slope))
+
+
+def test_about_the_anchor_only_heading_and_place_count(getkey):
+    """A reference moved horizontally and turned about the vertical is the same one."""
+    env = task()
+    state, _ = at_frame(40)
+    target = env._links(state.robot)
+    links = at_frame(60)[0]
+    links = env._links(links.robot)
+    k = env.links.index(env.anchor)
+    pos, rot = about_anchor(target, links.pos[k], links.rot[k], k)
+    c, s = np.cos(2.0), np.sin(2.0)
+    yaw = jnp.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
+    moved = target._replace(
+        pos=target.pos @ yaw.T + jnp.array([[3.0, -2.0, 0.0]]),
+        rot=yaw[None] @ target.rot,
+    )
+    again = about_anchor(moved, links.pos[k], links.rot[k], k)
+    np.testing.assert_allclose(again[0], pos, atol=1e-9)
+    np.testing.assert_allclose(again[1], rot, atol=1e-9)
+    np.testing.assert_allclose(pos[k, 2], target.pos[k, 2])
+    # Upside down, there is no heading: numbers and derivatives stay finite.
+    flip = target.rot[k] @ jnp.diag(jnp.array([1.0, -1.0, -1.0]))
+    total = lambda r: sum(jnp.sum(x) for x in about_anchor(target, links.pos[k], r, k))
+    assert np.all(np.isfinite(jax.grad(total)(flip)))
+
+
+@pytest.mark.slow  # `test_derivatives_of_rewards` is the quick one.
+def test_derivatives_of_a_step(getkey):
+    """Forward, reverse and finite differences agree, by robot, reference and action."""
+    env = task()
+    state, _ = at_frame(33)
+    # In the frame itself, soles are at a distance of zero, where contacts begin.
+    state = eqx.tree_at(lambda s: s.robot.q, state, state.robot.q.at[2].add(-0.002))
+
+    def loss(action, mass, pos, motion):
+        changed = eqx.tree_at(
+            lambda e: (e.sys.links.mass, e.sys.links.pos, e.motion.q),
+            env,
+            (mass, pos, motion),
+        )
+        new, timestep = changed.step(state, action)
+        errors = changed.tracking(new).values()
+        return timestep.reward + jnp.sum(timestep.obs) + sum(x for _, x in errors)
+
+    at = 0.01 * jr.normal(getkey(), (8,)), env.sys.links.mass, env.sys.links.pos
+    at = (*at, env.motion.q)
+    way = jax.tree.map(lambda x: 0.1 * jr.normal(getkey(), x.shape), at)
+    slope = eqx.filter_jit(lambda at: jax.jvp(loss, at, way))
+    forward_mode = slope(at)[1]
+    slopes = eqx.filter_jit(jax.grad(loss, argnums=(0, 1, 2, 3)))(*at)
+    reverse = sum(jnp.vdot(a, b) for a, b in zip(slopes, way))
+    np.testing.assert_allclose(forward_mode, reverse, rtol=1e-8)
+    moved = lambda h: slope(tuple(x + h * y for x, y in zip(at, way)))[0]
+    numeric = (moved(1e-6) - moved(-1e-6)) / 2e-6
+    np.testing.assert_allclose(forward_mode, numeric, rtol=1e-4)
+
+
+def test_derivatives_of_rewards(getkey):
+    """By coordinates and velocities of the robot and its reference, and its links."""
+    env = task()
+    state, _ = at_frame(20)
+    solved = env._simulate(state.robot, env.pose)[1]
+
+    def total(q, qd, motion, pos):
+        where = lambda e: (e.motion.q, e.sys.links.pos)
+        new = eqx.tree_at(where, env, (motion, pos))
+        robot = eqx.tree_at(lambda r: (r.q, r.qd), state.robot, (q, qd))
+        links, target = new._links(robot), new.motion.at(new.sys, state.frame)
+        now = new._tracked(state, robot, solved, env.pose, links, *target)
+        return sum(term(now) for term in loco.TRACKING_TERMS.values())
+
+    at = state.robot.q, state.robot.qd, env.motion.q, env.sys.links.pos
+    at = jax.tree.map(lambda x: x + 0.01 * jr.normal(getkey(), x.shape), at)
+    way = jax.tree.map(lambda x: jr.normal(getkey(), x.shape), at)
+    slope = jax.jit(lambda at: jax.jvp(total, at, way))
+    reverse = jax.jit(jax.grad(total, argnums=(0, 1, 2, 3)))(*at)
+    reverse = sum(jnp.vdot(a, b) for a, b in zip(reverse, way))
+    np.testing.assert_allclose(slope(at)[1], reverse, rtol=1e-8)
+    moved = lambda h: slope(tuple(x + h * y for x, y in zip(at, way)))[0]
+    numeric = (moved(1e-6) - moved(-1e-6)) / 2e-6
+    np.testing.assert_allclose(reverse, numeric, rtol=1e-5)
+
+
+def test_errors_of_zero_have_derivatives():
+    env = task()
+    state, _ = at_frame(20)
+
+    def total(q):
+        now = eqx.tree_at(lambda s: s.robot.q, state, q)
+        return sum(x for _, x in env.tracking(now).values())
+
+    assert np.all(np.isfinite(jax.grad(total)(state.robot.q)))
+
+
+def test_the_reference_follows_the_robot():
+    """With longer shanks, the links of the reference are elsewhere."""
+    env = task()
+    state, _ = at_frame(25)
+    pos = env.sys.links.pos.at[env.sys.links.names.index("left_foot"), 2].add(-0.1)
+    longer = eqx.tree_at(lambda e: e.sys.links.pos, env, pos)
+    np.testing.assert_allclose(longer.tracking(state)["links, m"][1], 0.0, atol=1e-6)
+
+
+def test_too_large_errors_end_episodes():
+    env, state = task(), at_frame(0)[0]
+    lift = lambda z: eqx.tree_at(lambda s: s.robot.q, state, state.robot.q.at[2].add(z))
+    assert not bool(step(env, lift(0.2), jnp.zeros(8))[1].terminated)
+    assert bool(step(env, lift(0.3), jnp.zeros(8))[1].terminated)
+    lying = state.robot.q.at[3:7].set(jnp.array([1.0, 0.0, 1.0, 0.0]) / jnp.sqrt(2.0))
+    lying = eqx.tree_at(lambda s: s.robot.q, state, lying)
+    assert bool(step(env, lying, jnp.zeros(8))[1].terminated)
+    # With one leg stretched ahead, its foot is too high.
+    leg = state.robot.q.at[jnp.asarray(env.names.q[:2])].set(jnp.array([-1.5, 0.0]))
+    leg = eqx.tree_at(lambda s: s.robot.q, state, leg)
+    assert bool(step(env, leg, jnp.zeros(8))[1].terminated)
+
+
+def test_noise_of_starts(getkey):
+    """Within its half widths, and none of joints beyond their limits."""
+    env = loco.MotionTracking(robot(), noise={})
+    keys = jr.split(getkey(), 500)
+    first = {"start": jnp.zeros((), jnp.int32)}
+    states = eqx.filter_jit(jax.vmap(lambda key: env.reset(key, first)[0]))(keys)
+    q, qd = env.motion.at(env.sys, jnp.asarray(0))
+    off = np.abs(jax.vmap(lambda x: difference(env.sys, q, x))(states.robot.q))
+    half = np.array([0.02, 0.02, 0.005, 0.05, 0.05, 0.1, *[0.05] * 8])
+    assert np.all(off.max(axis=0) < 1.0001 * half)
+    assert np.all(off.max(axis=0) > 0.95 * half)
+    rates = np.abs(np.asarray(states.robot.qd) - np.asarray(qd)).max(axis=0)
+    half = np.array([0.2, 0.2, 0.1, 0.2, 0.2, 0.3])
+    assert np.all((rates[:6] > 0.95 * half) & (rates[:6] < 1.0001 * half))
+
+
+@pytest.mark.parametrize(
+    "option, value",
+    (
+        ("links", ("wing",)),
+        ("ends", ("wing",)),
+        ("observation", ("wing",)),
+        ("anchor", "wing"),
+        *((n, {"wing": 1.0}) for n in ("noise", "start_noise", "weights", "sigmas")),
+        ("limits", {"wing": 1.0}),
+    ),
+)
+def test_unknown_names(option, value):
+    with pytest.raises(ValueError, match=f"`{option}` names 'wing'. Choose from"):
+        loco.MotionTracking(robot(), **{option: value})
+
+
+def test_targets_about_the_reference_or_the_default_pose(getkey):
+    action = jr.normal(getkey(), (8,))
+    for residual in (True, False):
+        env = task() if residual else loco.MotionTracking(robot(), residual=False)
+        state, _ = at_frame(49)
+        q, _ = env.motion.at(env.sys, state.frame + 1)
+        about = q[7:] if residual else env.pose
+        np.testing.assert_allclose(env.targets(state, action), about + 0.3 * action)
+
+
+# Starts.
+
+
+def test_starts_are_where_the_robot_fails():
+    env = adaptive()
+    uniform = env.probabilities(jnp.zeros(4))
+    np.testing.assert_allclose(uniform, 0.25)
+    chance = env.probabilities(jnp.array([0.0, 0.0, 1.0, 0.0]))
+    ahead = np.array([0.64, 0.8, 1.0, 0.0])
+    np.testing.assert_allclose(chance, 0.025 + 0.9 * ahead / ahead.sum(), rtol=1e-6)
+    np.testing.assert_allclose(jnp.sum(chance), 1.0)
+
+
+def test_failures_pass_to_the_next_episode(getkey):
+    """Of bins that an episode visited; the failure counts in the last of them."""
+    env = adaptive()
+    frames = task().motion.frames
+    state, _ = at_frame(frames // 4 + 2, env)
+    assert int(state.first) == 1
+    far = eqx.tree_at(
+        lambda s: s.inner.frame, state, jnp.asarray(frames // 2 + 2, jnp.int32)
+    )
+    fell = eqx.tree_at(lambda s: s.failed, far, jnp.asarray(True))
+    found = next_options(env, getkey(), fell).start.failures
+    np.testing.assert_allclose(found, [1.0, 0.9, 1.0, 1.0])
+    found = next_options(env, getkey(), far).start.failures
+    np.testing.assert_allclose(found, [1.0, 0.9, 0.9, 1.0])
+    state, _ = reset(env, getkey(), {"start": CarriedFailures(found)})
+    np.testing.assert_allclose(state.failures, found)
+    np.testing.assert_allclose(env.progress(state)["survival"], 0.05)
+
+
+def test_episodes_end_with_the_reference(getkey):
+    """They are truncated there, and the next one has the failures of the last."""
+    env = AutoReset(adaptive())
+    last = task().motion.frames - 1
+    state, _ = at_frame(last - 1, env)
+    state, timestep = step(env, state, jnp.zeros(8))
+    assert bool(timestep.truncated) and not bool(timestep.terminated)
+    assert float(state.inner.failures[-1]) == pytest.approx(0.9)
+    assert int(state.inner.inner.frame) < last
+    names = {*progress_of(env, state)}
+    assert names == {
+        "survival",
+        "joints error, rad",
+        "links error, m",
+        "anchor error, m",
+    }
+
+
+def test_starts_need_a_reference():
+    other = loco.VelocityTracking(robot())
+    with pytest.raises(ValueError, match="`AdaptiveStarts` needs.*`VelocityTracking`"):
+        loco.AdaptiveStarts(other)
+    with pytest.raises(
+        ValueError, match="`options.start`: `VelocityTracking` knows no"
+    ):
+        other.reset(jr.key(0), {"start": jnp.asarray(1)})
+    assert loco.motion_tracking(robot()).bins == 4
+
+
+def test_presets():
+    """Those of the zoo for motions are for environments that exist."""
+    presets = {env for _, env, *_ in runs.presets() if env.endswith("_motion")}
+    assert presets and presets <= {*eqsim.ENVS.names()}
+
+
+class Squatting(loco.MotionTracking):
+    """A task that is made without arguments."""
+
+    def __init__(self):
+        super().__init__(robot(), noise={})
+
+
+@pytest.mark.slow
+@parametrize_with_checks([Squatting()])
+def test_conformance(check):
+    check.run()
