@@ -12,7 +12,7 @@ from eqsim.bridges import check_count, check_key
 from eqsim.envs import check_action, reset_options
 from eqsim.wrappers import AbstractCarryOver, AbstractStateful, Lifetime, nested_envs
 
-from ._fields import array
+from ._fields import as_array
 from ._tracking import MotionTracking
 
 
@@ -42,7 +42,7 @@ class AdaptiveStarts(AbstractCarryOver):
     to the next episode, which starts in bin $s$ with the probability
 
     $p_s = \frac{\lambda}{n} + (1 - \lambda) \frac{w_s}{\sum_i w_i}, \quad
-    w_s = \sum_u \alpha^u r_{s+u},$
+    w_s = \frac{\sum_u \alpha^u r_{s+u}}{\sum_u \alpha^u}, \quad 0 \le u < n - s,$
 
     since a failure is prepared before it happens.
 
@@ -66,17 +66,31 @@ class AdaptiveStarts(AbstractCarryOver):
     """
 
     env: AbstractEnv
-    bins: int = eqx.field(static=True, default=0)
-    uniform: Float[Array, ""] = array(0.1)
-    lookahead: Float[Array, ""] = array(0.8)
-    rate: Float[Array, ""] = array(0.1)
+    bins: int = eqx.field(static=True)
+    uniform: Float[Array, ""]
+    lookahead: Float[Array, ""]
+    rate: Float[Array, ""]
+
+    def __init__(
+        self,
+        env: AbstractEnv,
+        *,
+        bins: int | None = None,
+        uniform: Any = 0.1,
+        lookahead: Any = 0.8,
+        rate: Any = 0.1,
+    ):
+        self.env = env
+        if bins is None:
+            motion = self._task().motion
+            bins = max(round((motion.frames - 1) * float(motion.period)), 2)
+        check_count("bins", bins)
+        self.bins = bins
+        self.uniform, self.lookahead = as_array(uniform), as_array(lookahead)
+        self.rate = as_array(rate)
 
     def __check_init__(self):
-        task = self._task()
-        if not self.bins:
-            seconds = (task.motion.frames - 1) * float(task.motion.period)
-            object.__setattr__(self, "bins", max(round(seconds), 2))
-        check_count("bins", self.bins)
+        self._task()
 
     lifetime = Lifetime.EPISODE
 
@@ -107,7 +121,7 @@ class AdaptiveStarts(AbstractCarryOver):
         ahead = jnp.arange(self.bins)[None] - jnp.arange(self.bins)[:, None]
         power = jnp.power(self.lookahead, jnp.maximum(ahead, 0).astype(dtype))
         kernel = jnp.where(ahead >= 0, power, 0.0)
-        weights = kernel @ failures
+        weights = kernel @ failures / jnp.sum(kernel, axis=1)
         total = jnp.sum(weights)
         known = total > 1e-6
         share = jnp.where(known, weights / jnp.where(known, total, 1.0), 1 / self.bins)

@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from eqsim import (
@@ -20,7 +21,7 @@ from eqsim import (
     Timestep,
 )
 from eqsim.bridges import check_count, check_key
-from eqsim.envs import check_action, reset_options, same_robot_options
+from eqsim.envs import check_action, Deployment, reset_options, same_robot_options
 from eqsim.kinematics import forward, forward_velocity, integrate
 from eqsim.pipelines import Solved
 from eqsim.spatial import positive_part, safe_sqrt
@@ -123,9 +124,11 @@ class MotionTracking(AbstractEnv):
     default pose, joint velocities, and the last action. On a robot, `anchor_position` and
     `linear_velocity` need a state estimator; leave them out of `observation` without one.
 
-    Action: the targets of the servos are $\hat q + s\,a$, with the joint angles $\hat q$ of
-    the next frame, or those of the default pose if `residual` is false, and the action
-    scales $s$ of the robot. Actions have no bounds; torques have.
+    Action: the targets of the servos are $\hat q + (k_d / k_p) \hat{\dot q} + s\,a$, with
+    joint angles and velocities of the next frame, the gains of the servos, which then also
+    damp about the velocity of the reference, and the action scales $s$ of the robot; or $q_0
+    + s\,a$, with the default pose $q_0$, if `residual` is false. Actions have no bounds;
+    torques have.
 
     Reward: the sum of the terms that `weights` names, times weight and control step.
     `TRACKING_TERMS` has all terms; `help` of each has its equation. Poses of the reference
@@ -229,6 +232,7 @@ class MotionTracking(AbstractEnv):
         chosen = tuple(n for n in self.links if n in leaves and n != self.anchor)
         self.ends = chosen if ends is None else ends
         self.observation, self.residual = observation, residual
+        _check_servos(self.sys, residual)
         for what, given, known in (
             ("anchor", [self.anchor], names),
             ("links", links or (), names),
@@ -253,6 +257,14 @@ class MotionTracking(AbstractEnv):
             by_joint(robot.action_scale, joints, "action_scale"), self.pose.dtype
         )
         self.soft_limit = as_array(soft_limit)
+
+    def deployment(self) -> Deployment:
+        """Raise `ValueError`: a `Deployment` has no reference motion."""
+        raise ValueError(
+            "Policies of `MotionTracking` observe a reference motion, which "
+            "`eqsim.envs.Deployment` does not describe. Compute observations with `observe` "
+            "and targets with `targets` of the task, as its benchmark `track.py` does."
+        )
 
     @property
     def dt(self) -> Float[Array, ""]:
@@ -293,8 +305,10 @@ class MotionTracking(AbstractEnv):
         """Return the targets of the servos for an action, rad."""
         about = self.pose
         if self.residual:
-            q, _ = self.motion.at(self.sys, state.frame + 1)
-            about = q[jnp.asarray(self.names.q)]
+            q, qd = self.motion.at(self.sys, state.frame + 1)
+            bias = self.sys.actuators.bias
+            lead = qd[jnp.asarray(self.names.qd)] * bias[:, 2] / bias[:, 1]
+            about = q[jnp.asarray(self.names.q)] + lead
         return about + self.action_scale * action
 
     def observe(
@@ -494,6 +508,19 @@ def _split_start(env: MotionTracking, options) -> tuple[ResetOptions, Any]:
         options.q, options.qd, options.sys, options.context, options.patch
     )
     return same_robot_options(env, without), frame
+
+
+def _check_servos(sys: System, residual: bool) -> None:
+    """Raise `ValueError` for actuators that have no gains to follow a reference with."""
+    stiffness = sys.actuators.bias[:, 1]
+    if not residual or isinstance(stiffness, Tracer):
+        return
+    pairs = zip(sys.actuators.names, stiffness, strict=True)
+    if loose := [name for name, k in pairs if not float(k) < 0.0]:
+        raise ValueError(
+            f"Targets about the reference need position servos, unlike {', '.join(loose)}. "
+            "Load the robot with `load_robot`, or pass `residual=False`."
+        )
 
 
 def _find_anchor(links: tuple[str, ...], names: Names) -> str:

@@ -17,7 +17,7 @@ from humanoid import robot
 import eqsim
 from eqsim.kinematics import difference, forward, integrate
 from eqsim.testing import parametrize_with_checks
-from eqsim.wrappers import AutoReset, next_options, progress_of
+from eqsim.wrappers import AutoReset, deployment_of, next_options, progress_of
 from eqsim_zoo import runs
 
 
@@ -398,13 +398,21 @@ def test_unknown_names(option, value):
 
 
 def test_targets_about_the_reference_or_the_default_pose(getkey):
-    action = jr.normal(getkey(), (8,))
-    for residual in (True, False):
-        env = task() if residual else loco.MotionTracking(robot(), residual=False)
-        state, _ = at_frame(49)
-        q, _ = env.motion.at(env.sys, state.frame + 1)
-        about = q[7:] if residual else env.pose
-        np.testing.assert_allclose(env.targets(state, action), about + 0.3 * action)
+    """About the reference, servos damp the difference of velocities."""
+    env, action = task(), jr.normal(getkey(), (8,))
+    state, _ = at_frame(30)
+    q, qd = env.motion.at(env.sys, state.frame + 1)
+    lead = 0.03 * qd[6:]
+    np.testing.assert_allclose(
+        env.targets(state, action), q[7:] + lead + 0.3 * action, rtol=1e-6
+    )
+    env = loco.MotionTracking(robot(), env.motion, env.sys, residual=False)
+    np.testing.assert_allclose(
+        env.targets(state, action), env.pose + 0.3 * action, rtol=1e-6
+    )
+    loose = eqx.tree_at(lambda s: s.actuators.bias, env.sys, jnp.zeros((8, 3)))
+    with pytest.raises(ValueError, match="position servos, unlike"):
+        loco.MotionTracking(robot(), env.motion, loose)
 
 
 # Starts.
@@ -412,10 +420,10 @@ def test_targets_about_the_reference_or_the_default_pose(getkey):
 
 def test_starts_are_where_the_robot_fails():
     env = adaptive()
-    uniform = env.probabilities(jnp.zeros(4))
-    np.testing.assert_allclose(uniform, 0.25)
+    for same in (0.0, 0.3, 1.0):
+        np.testing.assert_allclose(env.probabilities(jnp.full(4, same)), 0.25)
     chance = env.probabilities(jnp.array([0.0, 0.0, 1.0, 0.0]))
-    ahead = np.array([0.64, 0.8, 1.0, 0.0])
+    ahead = np.array([0.64 / 2.952, 0.8 / 2.44, 1.0 / 1.8, 0.0])
     np.testing.assert_allclose(chance, 0.025 + 0.9 * ahead / ahead.sum(), rtol=1e-6)
     np.testing.assert_allclose(jnp.sum(chance), 1.0)
 
@@ -466,6 +474,21 @@ def test_starts_need_a_reference():
     ):
         other.reset(jr.key(0), {"start": jnp.asarray(1)})
     assert loco.motion_tracking(robot()).bins == 4
+
+
+def test_starts_pass_through_randomization(getkey):
+    heavier = lambda key, sys: eqx.tree_at(
+        lambda s: s.links.mass, sys, sys.links.mass * jr.uniform(key, (), minval=0.9)
+    )
+    env = eqsim.DomainRandomization(adaptive(), heavier)
+    carried = CarriedFailures(jnp.array([0.1, 0.2, 0.3, 0.4]))
+    state, _ = reset(env, getkey(), {"start": carried})
+    np.testing.assert_array_equal(state.inner.failures, carried.failures)
+
+
+def test_a_deployment_has_no_reference():
+    with pytest.raises(ValueError, match="reference motion.*`observe`.*`targets`"):
+        deployment_of(adaptive())
 
 
 def test_presets():
