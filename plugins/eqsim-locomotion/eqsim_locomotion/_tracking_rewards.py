@@ -65,7 +65,7 @@ Term = Callable[[Tracked], Float[Array, ""]]
 def square_angle(
     one: Float[Array, "*n 3 3"], other: Float[Array, "*n 3 3"]
 ) -> Float[Array, "*n"]:
-    r"""Compute $\tfrac12 \lVert R_1 - R_2 \rVert_F^2 = 4 \sin^2(\theta / 2) \cdot 1$, about
+    r"""Compute $\tfrac12 \lVert R_1 - R_2 \rVert_F^2 = 4 \sin^2(\theta / 2)$, about
     the square of the angle $\theta$ between two orientations.
 
     Unlike the angle, it has derivatives everywhere.

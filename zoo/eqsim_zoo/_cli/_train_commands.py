@@ -380,7 +380,7 @@ def _run(request: Request, fields: dict[str, Any]) -> tuple[Run, str]:
     given = {k: x for k, x in given.items() if k in _OF_RUN or x is not None}
     if isinstance(start.agent, AbstractSkillAgent) and run.skills is None:
         given = {"skills": "one_hot:5"} | given
-    options = {**run.options, **dict(map(_option, request.option))}
+    options = {**run.options, **dict(map(_env_option, request.option))}
     path = None if request.data is None else str(pathlib.Path(request.data).resolve())
     run = dataclasses.replace(
         run,
@@ -406,7 +406,7 @@ def _swept(text: str) -> tuple[str, list[float]]:
         ) from error
 
 
-def _option(text: str) -> tuple[str, Any]:
+def _env_option(text: str) -> tuple[str, Any]:
     """Return name and value of an option: a value of JSON, or text."""
     name, equals, value = text.partition("=")
     if not (equals and name.strip().isidentifier()):

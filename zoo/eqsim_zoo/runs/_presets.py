@@ -54,15 +54,18 @@ def _walk(env: str, steps: int | float) -> Run:
 
 def _track(env: str, steps: int | float) -> Run:
     """Return settings for humanoids that track a motion: actions are small changes of its
-    angles, and no motion is symmetric. Episodes start in a frame that depends on the last
-    one, so that resets cannot be computed in advance."""
+    angles, and no motion is symmetric. Batches are small, as what a batch can change is
+    limited by `target_kl`. Episodes start in a frame that depends on the last one, so that
+    resets cannot be computed in advance."""
     run = _walk(env, steps)
     changes = {
+        "num_envs": 128,
+        "num_minibatches": 2,
         "policy_hidden": (256, 128),
         "value_hidden": (256, 128),
-        "target_kl": 0.02,
+        "target_kl": 0.03,
         "entropy_cost": 1e-3,
-        "initial_log_std": -1.2,
+        "initial_log_std": -1.5,
         "symmetric": False,
     }
     settings = {**run.settings, **changes}
@@ -76,7 +79,7 @@ _WALKERS = {
     **dict.fromkeys(("apollo", "berkeley_humanoid", "g1"), 7_500_000),
     **dict.fromkeys(("h1", "op3", "t1"), 7_500_000),
 }
-_TRACKERS = {"g1": 3_000_000, "h1": 3_000_000}
+_TRACKERS = {"g1": 4_000_000}
 _CLIMBERS = {"go1": 6_000_000, "h1": 10_000_000}
 
 
