@@ -79,7 +79,7 @@ _WALKERS = {
     **dict.fromkeys(("apollo", "berkeley_humanoid", "g1"), 7_500_000),
     **dict.fromkeys(("h1", "op3", "t1"), 7_500_000),
 }
-_TRACKERS = {"g1": 4_000_000}
+_TRACKERS = {"g1": 3_000_000}
 _CLIMBERS = {"go1": 6_000_000, "h1": 10_000_000}
 
 
