@@ -1,19 +1,36 @@
 """Robots and tasks of MuJoCo Playground for eqsim."""
 
-from ._commands import Commands as Commands
+from ._commands import (
+    AbstractCommands as AbstractCommands,
+    Commands as Commands,
+    UniformCommands as UniformCommands,
+)
 from ._go1_joystick import (
     go1_joystick_flat as go1_joystick_flat,
+    go1_model as go1_model,
     Go1Joystick as Go1Joystick,
+)
+from ._go1_rewards import JoystickWeights as JoystickWeights
+from ._humanoid_rewards import (
+    HumanoidWeights as HumanoidWeights,
+    Limits as Limits,
+)
+from ._humanoids import (
+    AbstractHumanoid as AbstractHumanoid,
+    berkeley_humanoid_joystick_flat as berkeley_humanoid_joystick_flat,
+    BerkeleyHumanoidJoystick as BerkeleyHumanoidJoystick,
+    g1_joystick_flat as g1_joystick_flat,
+    G1Joystick as G1Joystick,
+    t1_joystick_flat as t1_joystick_flat,
+    T1Joystick as T1Joystick,
+)
+from ._joystick import (
+    AbstractJoystick as AbstractJoystick,
+    GaitClock as GaitClock,
+    GaitPhase as GaitPhase,
     JoystickNoise as JoystickNoise,
     JoystickState as JoystickState,
 )
-from ._go1_randomization import RandomGo1 as RandomGo1
-from ._go1_reading import (
-    go1_model as go1_model,
-    Go1Reading as Go1Reading,
-    read_go1 as read_go1,
-)
-from ._go1_rewards import JoystickWeights as JoystickWeights
 from ._leap_hand import (
     leap_model as leap_model,
     leap_model_without_goal as leap_model_without_goal,
@@ -42,5 +59,24 @@ from ._panda_pick_cube import (
     PickWeights as PickWeights,
 )
 from ._ppo import ppo_settings as ppo_settings
-from ._pushes import Pushes as Pushes, PushState as PushState
+from ._pushes import (
+    AbstractPushes as AbstractPushes,
+    Kicks as Kicks,
+    KickState as KickState,
+    Pushes as Pushes,
+    PushState as PushState,
+)
+from ._randomization import (
+    random_berkeley_humanoid as random_berkeley_humanoid,
+    random_g1 as random_g1,
+    random_go1 as random_go1,
+    random_t1 as random_t1,
+    RandomLegged as RandomLegged,
+)
+from ._reading import (
+    Legged as Legged,
+    legged_model as legged_model,
+    read_legged as read_legged,
+    Reading as Reading,
+)
 from ._task import AbstractPlaygroundTask as AbstractPlaygroundTask

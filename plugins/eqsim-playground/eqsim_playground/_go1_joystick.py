@@ -1,77 +1,55 @@
 """A Go1 that follows the commands of a joystick."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
-import jax.numpy as jnp
-import jax.random as jr
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from eqsim import AbstractPipeline, State, System
-from eqsim.spatial import multiply, positive_part
+from eqsim import AbstractPipeline, System
 
-from ._commands import Commands
-from ._go1_reading import go1_model, Go1Reading, read_go1
-from ._go1_rewards import effort, gait, JoystickWeights, posture, tracking
-from ._pushes import Pushes, PushState
-from ._task import (
-    AbstractPlaygroundTask,
-    converter,
-    hold,
-    index,
-    noise,
-    number,
-    Observation,
-    physics,
-    weighted,
+from ._commands import AbstractCommands, Commands, is_moving
+from ._go1_rewards import gait, JoystickWeights, level, posture, torques
+from ._joystick import AbstractJoystick, JoystickNoise, Moment
+from ._joystick_rewards import effort, tracking
+from ._pushes import AbstractPushes
+from ._reading import Legged, legged_model
+from ._task import converter, number, physics
+
+
+FEET = "FR", "FL", "RR", "RL"
+"""Names of the feet: front and rear, right and left."""
+
+GO1 = Legged(
+    scene="locomotion/go1/xmls/scene_mjx_feetonly_flat_terrain.xml",
+    keyframe="home",
+    trunk="trunk",
+    imu="imu",
+    suffix="",
+    up="upvector",
+    feet=FEET,
+    contacts=tuple((f"{foot}_floor_found",) for foot in FEET),
+    observation=(
+        *("velocity", "gyro", "gravity", "angles", "rates", "last_action", "command"),
+    ),
+    privileged=(
+        *("gyro", "accelerometer", "gravity", "velocity", "world_rate", "angles"),
+        *("rates", "torque", "last_contact", "feet_velocity", "air_time", "force"),
+        "pushing",
+    ),
+    clipped=True,
 )
 
 
-class JoystickNoise(eqx.Module):
-    """Scales of the uniform noise of the observation.
+def go1_model() -> System:
+    """Return the Go1 of Playground's flat terrain, of which only the feet touch the
+    floor.
 
-    **Arguments:**
-
-    - `joint_pos`, `joint_vel`: noise of joint angles, rad, and velocities, rad/s.
-    - `gyro`, `gravity`, `linvel`: noise of the gyroscope, rad/s, the direction of gravity, and the
-        velocity, m/s.
+    A sensor of the force of each actuator, named `<actuator>_force`, is added.
     """
-
-    joint_pos: Float[Array, ""] = number(0.03)
-    joint_vel: Float[Array, ""] = number(1.5)
-    gyro: Float[Array, ""] = number(0.2)
-    gravity: Float[Array, ""] = number(0.05)
-    linvel: Float[Array, ""] = number(0.1)
+    return legged_model(GO1)
 
 
-class JoystickState(eqx.Module):
-    """The state of `Go1Joystick`.
-
-    **Arguments:**
-
-    - `robot`: the state of the robot.
-    - `key`: key of commands, pushes and noise to come.
-    - `command`: forward and lateral velocity, m/s, and yaw rate, rad/s.
-    - `command_steps`: control steps until the next command.
-    - `last_action`: the last action.
-    - `air_time`: time since each foot touched the floor, s.
-    - `swing_peak`: largest height of each foot since it left the floor, m.
-    - `last_contact`: true if each foot touched the floor at the last step.
-    - `push`: the pushes of the episode; None without `Go1Joystick.pushes`.
-    """
-
-    robot: State
-    key: PRNGKeyArray
-    command: Float[Array, "3"]
-    command_steps: Int[Array, ""]
-    last_action: Float[Array, " nu"]
-    air_time: Float[Array, "4"]
-    swing_peak: Float[Array, "4"]
-    last_contact: Bool[Array, "4"]
-    push: PushState | None
-
-
-class Go1Joystick(AbstractPlaygroundTask):
+class Go1Joystick(AbstractJoystick):
     r"""A Go1 that follows velocity commands (Playground: `Go1JoystickFlatTerrain`).
 
     Observation, `state`, 48 entries: velocity and angular velocity of the IMU in its
@@ -100,8 +78,10 @@ class Go1Joystick(AbstractPlaygroundTask):
     - `frame_skip`: time steps per control step.
     - `privileged`: true to observe `privileged_state` as well.
     - `action_scale`: scale $s$ of actions, rad.
+    - `joint_scale`: range of the factor of each initial joint angle.
     - `weights`, `noise`, `commands`: weights of the reward, scales of the noise, commands.
-    - `pushes`: pushes of the trunk; None, the default, for none.
+    - `pushes`: pushes of the trunk, `Pushes` or `Kicks`; None, the default, for none.
+    - `clock`: None; the feet of the Go1 have no rhythm.
     - `tracking_sigma`: width $\sigma$ of the tracking terms, m$^2$/s$^2$ and
         rad$^2$/s$^2$.
     - `foot_height`: target height of a swing, m.
@@ -111,181 +91,40 @@ class Go1Joystick(AbstractPlaygroundTask):
         Zakka et al., *MuJoCo Playground*, 2025. `Go1JoystickFlatTerrain`.
     """
 
+    about: ClassVar[Legged] = GO1
     sys: System = eqx.field(converter=converter(go1_model), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=5)
     privileged: bool = eqx.field(static=True, default=False)
     action_scale: Float[Array, ""] = number(0.5)
+    joint_scale: Float[Array, "2"] = number((1.0, 1.0))
     weights: JoystickWeights = eqx.field(default_factory=JoystickWeights)
     noise: JoystickNoise = eqx.field(default_factory=JoystickNoise)
-    commands: Commands = eqx.field(default_factory=Commands)
-    pushes: Pushes | None = None
+    commands: AbstractCommands = eqx.field(default_factory=Commands)
+    pushes: AbstractPushes | None = None
+    clock: None = None
     tracking_sigma: Float[Array, ""] = number(0.25)
     foot_height: Float[Array, ""] = number(0.1)
     soft_limit: Float[Array, ""] = number(0.95)
 
-    @property
-    def default_pose(self) -> Float[Array, " nu"]:
-        """The joint angles of the keyframe `home`, rad."""
-        return self.sys.keyframe("home").q[7:]
-
-    @property
-    def term_names(self) -> tuple[str, ...]:
-        """The names of `JoystickWeights`, and `clip`."""
-        return *vars(self.weights), "clip"
-
-    def initial(
-        self, key: PRNGKeyArray
-    ) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
-        """Draw coordinates and velocities of an initial state."""
-        key_place, key_turn, key_velocity = jr.split(key, 3)
-        q = self.sys.keyframe("home").q
-        half = 0.5 * jr.uniform(key_turn, (), q.dtype, -3.14, 3.14)
-        zero = jnp.zeros_like(half)
-        turn = jnp.stack([jnp.cos(half), zero, zero, jnp.sin(half)])
-        quat = jnp.stack(multiply(tuple(q[3:7]), tuple(turn)))
-        place = q[:2] + jr.uniform(key_place, (2,), q.dtype, -0.5, 0.5)
-        velocity = jr.uniform(key_velocity, (6,), q.dtype, -0.5, 0.5)
-        rest = jnp.zeros(self.sys.nv - 6, q.dtype)
-        return jnp.concatenate([place, q[2:3], quat, q[7:]]), jnp.concatenate(
-            [velocity, rest]
-        )
-
-    def begin(
-        self, key: PRNGKeyArray, robot: State
-    ) -> tuple[JoystickState, Observation]:
-        """Start an episode in a state of the robot."""
-        key, key_command, key_steps, key_push, key_noise = jr.split(key, 5)
-        zeros = jnp.zeros(4, robot.q.dtype)
-        push = None if self.pushes is None else self.pushes.first(key_push, self.dt)
-        state = JoystickState(
-            robot=robot,
-            key=key,
-            command=self.commands.first(key_command),
-            command_steps=self.commands.steps(key_steps, self.dt),
-            last_action=jnp.zeros(self.sys.nu, robot.q.dtype),
-            air_time=zeros,
-            swing_peak=zeros,
-            last_contact=jnp.zeros(4, bool),
-            push=push,
-        )
-        seen = read_go1(self.pipeline, self.sys, robot, self.default_pose)
-        return state, self._observe(key_noise, state, seen, jnp.zeros_like(zeros[:3]))
-
-    def advance(
-        self, state: JoystickState, action: Float[Array, " nu"]
-    ) -> tuple[
-        JoystickState, Observation, dict[str, Float[Array, ""]], Bool[Array, ""]
-    ]:
-        """Take one control step."""
-        keys = jr.split(state.key, 5)
-        push, force, external = self._push(keys[1], state)
-        ctrl = self.default_pose + self.action_scale * action
-        robot = hold(self, state.robot, ctrl, external)
-        seen = read_go1(self.pipeline, self.sys, robot, ctrl, external)
-        fallen = seen.up[2] < 0.0
-        landed = (state.air_time > 0.0) & (seen.contact | state.last_contact)
-        moved = JoystickState(
-            robot=robot,
-            key=keys[0],
-            command=state.command,
-            command_steps=state.command_steps - 1,
-            last_action=state.last_action,
-            air_time=state.air_time + self.dt,
-            swing_peak=jnp.maximum(state.swing_peak, seen.feet_height),
-            last_contact=state.last_contact,
-            push=push,
-        )
-        obs = self._observe(keys[2], moved, seen, force)
-        terms = self._rewards(moved, seen, landed, fallen, action)
-        return self._remember(keys[3:], moved, seen, action), obs, terms, fallen
-
-    def _remember(
-        self, keys, state: JoystickState, seen: Go1Reading, action
-    ) -> JoystickState:
-        """Return the state with the last action and contacts, and a new command if one
-        is due."""
-        due = state.command_steps <= 0
-        command = jnp.where(
-            due, self.commands.new(keys[0], state.command), state.command
-        )
-        steps = jnp.where(
-            due, self.commands.steps(keys[1], self.dt), state.command_steps
-        )
-        return JoystickState(
-            robot=state.robot,
-            key=state.key,
-            command=command,
-            command_steps=steps,
-            last_action=action,
-            air_time=jnp.where(seen.contact, 0.0, state.air_time),
-            swing_peak=jnp.where(seen.contact, 0.0, state.swing_peak),
-            last_contact=seen.contact,
-            push=state.push,
-        )
-
-    def _push(self, key, state: JoystickState):
-        """Return the push after this step, its force on the trunk, N, and that force as
-        an argument of the physics."""
-        none = jnp.zeros(3, state.robot.q.dtype)
-        if self.pushes is None or state.push is None:
-            return None, none, None
-        mass = jnp.sum(self.sys.links.mass)
-        push, force = self.pushes.force(key, state.push, mass, self.dt)
-        trunk = index(self.sys.links.names, "trunk", "link")
-        external = jnp.zeros((self.sys.nlink, 6), none.dtype)
-        return push, force, external.at[trunk, 3:].set(force)
-
-    def _observe(
-        self, key, state: JoystickState, seen: Go1Reading, force: Float[Array, "3"]
-    ) -> Observation:
-        keys, scales = jr.split(key, 5), self.noise
-        angles, rates = state.robot.q[7:] - self.default_pose, state.robot.qd[6:]
-        parts = [
-            noise(keys[0], seen.velocity, scales.linvel),
-            noise(keys[1], seen.gyro, scales.gyro),
-            noise(keys[2], seen.gravity, scales.gravity),
-            noise(keys[3], angles, scales.joint_pos),
-            noise(keys[4], rates, scales.joint_vel),
-            state.last_action,
-            state.command,
-        ]
-        if not self.privileged:
-            return jnp.concatenate(parts)
-        flag = lambda x: jnp.ravel(x).astype(angles.dtype)
-        pushing = jnp.zeros((), bool) if state.push is None else state.push.pushing
-        exact = [
-            *(seen.gyro, seen.accelerometer, seen.gravity, seen.velocity),
-            *(seen.world_rate, angles, rates, seen.torque, flag(state.last_contact)),
-            *(jnp.ravel(seen.feet_velocity), state.air_time, force, flag(pushing)),
-        ]
-        whole = jnp.concatenate([*parts, *exact])
-        return {"state": jnp.concatenate(parts), "privileged_state": whole}
-
-    def _rewards(
-        self,
-        state: JoystickState,
-        seen: Go1Reading,
-        landed: Bool[Array, "4"],
-        fallen: Bool[Array, ""],
-        action: Float[Array, " nu"],
-    ) -> dict[str, Float[Array, ""]]:
-        moving = jnp.sum(state.command**2) > 0.01**2
+    def values(self, now: Moment) -> dict[str, Float[Array, ""]]:
+        """Compute the reward terms before weights, see `JoystickWeights`."""
+        state, seen = now.state, now.seen
+        moving = is_moving(state.command, 0.01)
         limits = self.soft_limit * self.sys.joints.range[1:]
         angles, rates = state.robot.q[7:], state.robot.qd[6:]
-        values = {
+        return {
             **tracking(seen, state.command, self.tracking_sigma),
+            **level(seen),
             **posture(angles, self.default_pose, limits, moving),
-            **effort(seen.torque, rates, action, state.last_action),
+            **effort(seen.torque, rates, now.action, state.last_action),
+            "torques": torques(seen.torque),
             **gait(
-                *(seen, state.air_time, state.swing_peak, landed, moving),
+                *(seen, state.air_time, state.swing_peak, now.landed, moving),
                 self.foot_height,
             ),
-            "termination": fallen.astype(angles.dtype),
+            "termination": now.terminated.astype(angles.dtype),
         }
-        terms = weighted(self.weights, values, self.dt)
-        total = jnp.sum(jnp.stack(list(terms.values())))
-        return {**terms, "clip": positive_part(-total)}
 
 
 def go1_joystick_flat(**options: Any) -> Go1Joystick:

@@ -1,12 +1,13 @@
-"""Reward terms of the joystick task."""
+"""Reward terms of the joystick task of the Go1."""
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from eqsim.spatial import positive_part, safe_sqrt
+from eqsim.spatial import safe_sqrt
 
-from ._go1_reading import Go1Reading
+from ._joystick_rewards import beyond, clearance, swing_error
+from ._reading import Reading
 from ._task import number
 
 
@@ -56,15 +57,9 @@ class JoystickWeights(eqx.Module):
     feet_air_time: Float[Array, ""] = number(0.1)
 
 
-def tracking(
-    seen: Go1Reading, command: Float[Array, "3"], sigma: Float[Array, ""]
-) -> dict[str, Float[Array, ""]]:
-    """Compute the terms for following the command, and for a level trunk."""
-    off = command[:2] - seen.velocity[:2]
-    turn = command[2] - seen.gyro[2]
+def level(seen: Reading) -> dict[str, Float[Array, ""]]:
+    """Compute the terms for a trunk that is level and does not move up and down."""
     return {
-        "tracking_lin_vel": jnp.exp(-jnp.sum(off**2) / sigma),
-        "tracking_ang_vel": jnp.exp(-(turn**2) / sigma),
         "lin_vel_z": seen.world_velocity[2] ** 2,
         "ang_vel_xy": jnp.sum(seen.world_rate[:2] ** 2),
         "orientation": jnp.sum(seen.up[:2] ** 2),
@@ -79,32 +74,21 @@ def posture(
 ) -> dict[str, Float[Array, ""]]:
     """Compute the terms of joint angles; `limits` are the soft limits, rad."""
     weight = jnp.tile(jnp.asarray([1.0, 1.0, 0.1], angles.dtype), 4)
-    off, (low, high) = angles - default, limits.T
-    beyond = positive_part(low - angles) + positive_part(angles - high)
+    off = angles - default
     return {
-        "dof_pos_limits": jnp.sum(beyond),
+        "dof_pos_limits": beyond(angles, *limits.T),
         "pose": jnp.exp(-jnp.sum(weight * off**2)),
         "stand_still": jnp.where(moving, 0.0, jnp.sum(jnp.abs(off))),
     }
 
 
-def effort(
-    torque: Float[Array, " nu"],
-    rates: Float[Array, " nu"],
-    action: Float[Array, " nu"],
-    last_action: Float[Array, " nu"],
-) -> dict[str, Float[Array, ""]]:
-    """Compute the terms of torques, joint velocities and actions."""
-    size = jnp.abs(torque)
-    return {
-        "torques": safe_sqrt(jnp.sum(torque**2)) + jnp.sum(size),
-        "action_rate": jnp.sum((action - last_action) ** 2),
-        "energy": jnp.sum(jnp.abs(rates) * size),
-    }
+def torques(torque: Float[Array, " nu"]) -> Float[Array, ""]:
+    """Compute the term `torques`."""
+    return safe_sqrt(jnp.sum(torque**2)) + jnp.sum(jnp.abs(torque))
 
 
 def gait(
-    seen: Go1Reading,
+    seen: Reading,
     air_time: Float[Array, "4"],
     swing_peak: Float[Array, "4"],
     landed: Bool[Array, "4"],
@@ -120,11 +104,10 @@ def gait(
     - `height`: target height of a swing, m.
     """
     speed2 = jnp.sum(seen.feet_velocity[:, :2] ** 2, axis=1)
-    lift = jnp.abs(seen.feet_height - height)
-    of_landed = lambda x: jnp.sum(jnp.where(landed & moving, x, 0.0))
+    counts = landed & moving
     return {
-        "feet_clearance": jnp.sum(lift * safe_sqrt(safe_sqrt(speed2))),
-        "feet_height": of_landed((swing_peak / height - 1.0) ** 2),
+        "feet_clearance": clearance(seen, height),
+        "feet_height": swing_error(swing_peak, counts, height),
         "feet_slip": jnp.sum(jnp.where(seen.contact & moving, speed2, 0.0)),
-        "feet_air_time": of_landed(air_time - 0.1),
+        "feet_air_time": jnp.sum(jnp.where(counts, air_time - 0.1, 0.0)),
     }

@@ -16,6 +16,7 @@ _JOYSTICK = {
     "clip": 0.3,
     "max_grad_norm": 1.0,
 }
+_HUMANOID = {**_JOYSTICK, "entropy_cost": 5e-3, "clip": 0.2}
 _PICK = {
     "num_envs": 2048,
     "unroll_length": 10,
@@ -29,17 +30,20 @@ _PICK = {
     "clip": 0.3,
 }
 _SETTINGS = {
+    "playground_berkeley_humanoid_joystick_flat": _HUMANOID,
+    "playground_g1_joystick_flat": _HUMANOID,
     "playground_go1_joystick_flat": _JOYSTICK,
     "playground_panda_pick_cube": _PICK,
     "playground_panda_pick_cube_orientation": _PICK,
+    "playground_t1_joystick_flat": _HUMANOID,
 }
 
 
 def ppo_settings(env: str) -> dict[str, Any]:
     """Return Playground's settings of PPO as keyword arguments of `eqsim_zoo.PPO`.
 
-    The settings are those for Brax's PPO on a GPU. In Playground, the policy of the Go1
-    observes `state` and its value function `privileged_state`; `eqsim_zoo.PPO` uses
+    The settings are those for Brax's PPO on a GPU. In Playground, the policy of a legged
+    robot observes `state` and its value function `privileged_state`; `eqsim_zoo.PPO` uses
     `state` for both. Brax does not clip gradients for the Panda; `eqsim_zoo.PPO` does.
 
     **Arguments:**

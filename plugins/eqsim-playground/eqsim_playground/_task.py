@@ -176,9 +176,14 @@ def as_array(value: Any) -> Any:
     return value
 
 
-def number(default: float | tuple[float, ...]) -> Any:
+def number(default: float | tuple[float, ...] | None) -> Any:
     """Return a field for an array with a default value."""
     return eqx.field(converter=as_array, default=default)
+
+
+def made(kind: Callable[..., Any], *args: Any, **numbers: Any) -> Any:
+    """Return a field whose default is made by a class, from numbers."""
+    return eqx.field(default_factory=lambda: kind(*args, **numbers))
 
 
 def noise(

@@ -11,6 +11,9 @@ if not INSTALLED:
     pytest.skip("needs the extra `models`", allow_module_level=True)
 ENVS = [
     eqsim_playground.Go1Joystick(),
+    eqsim_playground.G1Joystick(),
+    eqsim_playground.T1Joystick(),
+    eqsim_playground.BerkeleyHumanoidJoystick(),
     eqsim_playground.LeapRotateZ(),
     eqsim_playground.LeapReorient(),
 ]

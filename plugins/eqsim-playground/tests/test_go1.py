@@ -12,7 +12,7 @@ from eqsim_playground import (
     Go1Joystick,
     JoystickNoise,
     Pushes,
-    RandomGo1,
+    random_go1,
 )
 
 import eqsim
@@ -183,7 +183,7 @@ def test_pushes():
 @pytest.mark.slow
 def test_randomization():
     """Each number within its range, the rest as it was."""
-    sys, draw = Go1Joystick().sys, RandomGo1()
+    sys, draw = Go1Joystick().sys, random_go1()
     robots = jax.vmap(lambda key: eqx.filter(draw(key, sys), eqx.is_array))(
         jr.split(jr.key(0), 300)
     )

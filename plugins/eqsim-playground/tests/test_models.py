@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from _installed import needs_menagerie, needs_models
 from eqsim_playground import Commands, JoystickNoise, JoystickWeights, Pushes
+from eqsim_playground._humanoids import G1, T1
 from eqsim_playground._models import (
     document,
     menagerie_file,
@@ -98,6 +99,8 @@ def _panda(name: str):
     ("name", "find"),
     [
         (GO1, menagerie_file),
+        (G1.scene, menagerie_file),
+        (T1.scene, menagerie_file),
         (LEAP, menagerie_file),
         pytest.param(PANDA, _panda, marks=needs_menagerie),
     ],
@@ -172,6 +175,49 @@ def test_numbers_of_the_joystick():
     assert env.foot_height == reward["max_foot_height"]
 
 
+@needs_models
+@pytest.mark.parametrize("robot", ["g1", "t1", "berkeley_humanoid"])
+def test_numbers_of_humanoids(robot):
+    """All numbers are those of Playground's files."""
+    config = _config(f"locomotion/{robot}/joystick.py")
+    env = vars(eqsim_playground)[f"{robot}_joystick_flat"]()
+    reward, noise = config["reward_config"], config["noise_config"]["scales"]
+    # Playground's weight is zero.
+    scales = {**reward["scales"], "dof_acc": 0.0}
+    kept = {name: x for name, x in vars(env.weights).items() if x is not None}
+    assert {**kept, "dof_acc": 0.0} == pytest.approx(scales)
+    parts = ("hip_pos",) * 3 + ("kfe_pos", "ffe_pos", "faa_pos")
+    if "hip_pos" in noise:
+        noise["joint_pos"] = [noise.pop(part) for part in parts[2:]]
+        noise["joint_pos"] = [noise["joint_pos"][0]] * 2 + noise["joint_pos"]
+        noise["joint_pos"] *= 2
+    same_numbers(env.noise, noise)
+    ranges = [config[name] for name in ("lin_vel_x", "lin_vel_y", "ang_vel_yaw")]
+    np.testing.assert_allclose(
+        [env.commands.low, env.commands.high], np.array(ranges).T
+    )
+    pushes, names = env.pushes, ("interval_range", "magnitude_range")
+    kicks = [config["push_config"][name] for name in names]
+    assert config["push_config"]["enable"]
+    np.testing.assert_allclose([pushes.wait, pushes.speed], kicks)
+    single = {
+        "ctrl_dt": env.dt,
+        "sim_dt": env.sys.dt,
+        "action_scale": env.action_scale,
+        "soft_joint_pos_limit_factor": env.limits.soft_limit,
+    }
+    of_reward = {
+        "tracking_sigma": env.limits.tracking_sigma,
+        "max_foot_height": env.limits.foot_height,
+        "base_height_target": env.limits.base_height,
+    }
+    for values, numbers in ((single, config), (of_reward, reward)):
+        for name, value in values.items():
+            np.testing.assert_allclose(value, numbers[name], 1e-12)
+    if robot == "g1":
+        assert env.max_contact_force == reward["max_contact_force"]
+
+
 PPO_NAMES = {
     "num_envs": "num_envs",
     "unroll_length": "unroll_length",
@@ -180,6 +226,7 @@ PPO_NAMES = {
     "learning_rate": "learning_rate",
     "discounting": "discount",
     "entropy_cost": "entropy_cost",
+    "clipping_epsilon": "clip",
 }
 
 
@@ -211,12 +258,21 @@ def _published(file: str, task: str) -> dict:
     ("name", "file", "task"),
     [
         ("go1_joystick_flat", "locomotion_params.py", "Go1JoystickFlatTerrain"),
+        ("g1_joystick_flat", "locomotion_params.py", "G1JoystickFlatTerrain"),
+        ("t1_joystick_flat", "locomotion_params.py", "T1JoystickFlatTerrain"),
+        (
+            "berkeley_humanoid_joystick_flat",
+            "locomotion_params.py",
+            "BerkeleyHumanoidJoystickFlatTerrain",
+        ),
         ("panda_pick_cube", "manipulation_params.py", "PandaPickCube"),
     ],
 )
 def test_settings_of_ppo(name, file, task):
     settings = eqsim_playground.ppo_settings(f"playground_{name}")
     published = _published(file, task)
+    # Brax's default of the clipping.
+    published.setdefault("clipping_epsilon", 0.3)
     for theirs, ours in PPO_NAMES.items():
         assert settings[ours] == published[theirs], ours
     with pytest.raises(ValueError, match="`env` must be one of playground_.*got 'ant'"):

@@ -1,0 +1,384 @@
+"""Base class of the joystick tasks: legged robots that follow velocity commands."""
+
+import abc
+import functools as ft
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from eqsim import State
+from eqsim.envs import reflect_joints, Reflection, SignedPermutation
+from eqsim.spatial import multiply, positive_part
+
+from ._commands import AbstractCommands, is_moving
+from ._pushes import AbstractPushes, PushState
+from ._reading import Legged, legged_model, read_legged, Reading
+from ._task import (
+    AbstractPlaygroundTask,
+    between,
+    hold,
+    index,
+    number,
+    Observation,
+    weighted,
+)
+
+
+class JoystickNoise(eqx.Module):
+    """Scales of the uniform noise of the observation.
+
+    **Arguments:**
+
+    - `joint_pos`, `joint_vel`: noise of joint angles, rad, and velocities, rad/s; one
+        number, or one for each joint.
+    - `gyro`, `gravity`, `linvel`: noise of the gyroscope, rad/s, the direction of gravity, and the
+        velocity, m/s.
+    """
+
+    joint_pos: Float[Array, "..."] = number(0.03)
+    joint_vel: Float[Array, "..."] = number(1.5)
+    gyro: Float[Array, ""] = number(0.2)
+    gravity: Float[Array, ""] = number(0.05)
+    linvel: Float[Array, ""] = number(0.1)
+
+
+class GaitPhase(eqx.Module):
+    r"""Phases of the feet.
+
+    **Arguments:**
+
+    - `angle`: phase of each foot from $-\pi$ to $\pi$, rad. The foot lifts after $-\pi$,
+        is highest at 0, and is on the floor at $\pi$.
+    - `rate`: advance of the phases per control step, rad.
+    """
+
+    angle: Float[Array, " nfeet"]
+    rate: Float[Array, ""]
+
+
+class GaitClock(eqx.Module):
+    r"""The rhythm in which two feet alternate.
+
+    **Arguments:**
+
+    - `frequency`: range of the frequency of an episode, Hz.
+    - `rests`: true to hold the phases at $\pi$ while the command is shorter than 0.01.
+    """
+
+    frequency: Float[Array, "2"] = number((1.25, 1.5))
+    rests: bool = eqx.field(static=True, default=False)
+
+    def first(self, key: PRNGKeyArray, dt: Float[Array, ""]) -> GaitPhase:
+        """Draw the frequency of an episode; `dt` is the control step, s."""
+        rate = 2.0 * jnp.pi * dt * between(key, self.frequency)
+        return GaitPhase(jnp.asarray([0.0, jnp.pi], rate.dtype), rate)
+
+    def next(self, phase: GaitPhase, command: Float[Array, "3"]) -> GaitPhase:
+        """Return the phases one control step later."""
+        turned = phase.angle + phase.rate + jnp.pi
+        angle = jnp.fmod(turned, 2.0 * jnp.pi) - jnp.pi
+        if self.rests:
+            angle = jnp.where(is_moving(command, 0.01), angle, jnp.pi)
+        return GaitPhase(angle, phase.rate)
+
+
+class JoystickState(eqx.Module):
+    """The state of a joystick task.
+
+    **Arguments:**
+
+    - `robot`: the state of the robot.
+    - `key`: key of commands, pushes and noise to come.
+    - `command`: forward and lateral velocity, m/s, and yaw rate, rad/s.
+    - `command_steps`: control steps until the next command.
+    - `last_action`: the last action.
+    - `air_time`: time since each foot touched the floor, s.
+    - `swing_peak`: largest height of each foot since it left the floor, m.
+    - `last_contact`: true if each foot touched the floor at the last step.
+    - `push`: the pushes of the episode; None without `pushes`.
+    - `phase`: phases of the feet; None without `clock`.
+    """
+
+    robot: State
+    key: PRNGKeyArray
+    command: Float[Array, "3"]
+    command_steps: Int[Array, ""]
+    last_action: Float[Array, " nu"]
+    air_time: Float[Array, " nfeet"]
+    swing_peak: Float[Array, " nfeet"]
+    last_contact: Bool[Array, " nfeet"]
+    push: Any = None
+    phase: GaitPhase | None = None
+
+
+class Moment(NamedTuple):
+    """What is known at the end of a control step, from which reward and observation are
+    computed.
+
+    - `state`: the state of the task, with the new state of the robot, but the command,
+        last action, last contact and phases during the step.
+    - `seen`: sensor values in the new state.
+    - `ctrl`: targets of the servos, rad.
+    - `external`: external wrenches during the step, if any.
+    - `action`: the action of the step.
+    - `force`: force of a push, N.
+    - `landed`: true for feet that touch for the first time after a swing.
+    - `terminated`: true if the episode ends.
+    """
+
+    state: JoystickState
+    seen: Reading
+    ctrl: Float[Array, " nu"]
+    external: Float[Array, "nlink 6"] | None
+    action: Float[Array, " nu"]
+    force: Float[Array, "3"]
+    landed: Bool[Array, " nfeet"]
+    terminated: Bool[Array, ""]
+
+
+class AbstractJoystick(AbstractPlaygroundTask):
+    """A legged robot that follows velocity commands.
+
+    Tasks differ in the description `about`, in the terms of the reward (`values`), and in
+    the values of their fields.
+    """
+
+    about: eqx.AbstractClassVar[Legged]
+    privileged: eqx.AbstractVar[bool]
+    action_scale: eqx.AbstractVar[Float[Array, ""]]
+    joint_scale: eqx.AbstractVar[Float[Array, "2"]]
+    weights: eqx.AbstractVar[eqx.Module]
+    noise: eqx.AbstractVar[JoystickNoise]
+    commands: eqx.AbstractVar[AbstractCommands]
+    pushes: eqx.AbstractVar[AbstractPushes | None]
+    clock: eqx.AbstractVar[GaitClock | None]
+
+    @abc.abstractmethod
+    def values(self, now: Moment) -> dict[str, Float[Array, ""]]:
+        """Compute the reward terms before weights."""
+
+    @property
+    def start(self) -> Float[Array, " nq"]:
+        """The coordinates of the keyframe of the task."""
+        return self.sys.keyframe(self.about.keyframe).q
+
+    @property
+    def default_pose(self) -> Float[Array, " nu"]:
+        """The joint angles of the keyframe, rad."""
+        return self.start[7:]
+
+    @property
+    def term_names(self) -> tuple[str, ...]:
+        """The names of the weights that are not None, and `clip` if the reward is
+        clipped."""
+        names = [name for name, x in vars(self.weights).items() if x is not None]
+        return *names, *(("clip",) if self.about.clipped else ())
+
+    def reflection(self) -> Reflection:
+        """Return the reflection of observations (`state`) and actions, for the robot of
+        Playground's file."""
+        joints = _reflected_joints(self.about)
+        vector = SignedPermutation((0, 1, 2), (1, -1, 1))
+        known = {
+            "velocity": vector,
+            "gravity": vector,
+            "gyro": SignedPermutation((0, 1, 2), (-1, 1, -1)),
+            "command": SignedPermutation((0, 1, 2), (1, -1, -1)),
+            "phase": SignedPermutation((1, 0, 3, 2), (1, 1, 1, 1)),
+        }
+        parts = [known.get(name, joints) for name in self.about.observation]
+        return Reflection(SignedPermutation.join(parts), joints)
+
+    def initial(
+        self, key: PRNGKeyArray
+    ) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
+        """Draw coordinates and velocities of an initial state."""
+        key_place, key_turn, key_velocity, key_joints = jr.split(key, 4)
+        q = self.start
+        half = 0.5 * jr.uniform(key_turn, (), q.dtype, -3.14, 3.14)
+        zero = jnp.zeros_like(half)
+        turn = jnp.stack([jnp.cos(half), zero, zero, jnp.sin(half)])
+        quat = jnp.stack(multiply(tuple(q[3:7]), tuple(turn)))
+        place = q[:2] + jr.uniform(key_place, (2,), q.dtype, -0.5, 0.5)
+        joints = q[7:] * between(key_joints, self.joint_scale, q[7:].shape)
+        velocity = jr.uniform(key_velocity, (6,), q.dtype, -0.5, 0.5)
+        rest = jnp.zeros(self.sys.nv - 6, q.dtype)
+        return jnp.concatenate([place, q[2:3], quat, joints]), jnp.concatenate(
+            [velocity, rest]
+        )
+
+    def begin(
+        self, key: PRNGKeyArray, robot: State
+    ) -> tuple[JoystickState, Observation]:
+        """Start an episode in a state of the robot."""
+        keys, dtype = jr.split(key, 6), robot.q.dtype
+        zeros, still = jnp.zeros(len(self.about.feet), dtype), jnp.zeros(3, dtype)
+        action = jnp.zeros(self.sys.nu, dtype)
+        no = jnp.zeros(zeros.shape, bool)
+        pushes, clock = self.pushes, self.clock
+        state = JoystickState(
+            robot=robot,
+            key=keys[0],
+            command=self.commands.first(keys[1]),
+            command_steps=self.commands.steps(keys[2], self.dt),
+            last_action=action,
+            air_time=zeros,
+            swing_peak=zeros,
+            last_contact=no,
+            push=None if pushes is None else pushes.first(keys[3], self.dt),
+            phase=None if clock is None else clock.first(keys[5], self.dt),
+        )
+        ctrl = robot.q[7:]
+        seen = read_legged(self.about, self.pipeline, self.sys, robot, ctrl)
+        fallen = jnp.zeros((), bool)
+        now = Moment(state, seen, ctrl, None, action, still, no, fallen)
+        return state, self.observe(keys[4], now)
+
+    def advance(
+        self, state: JoystickState, action: Float[Array, " nu"]
+    ) -> tuple[
+        JoystickState, Observation, dict[str, Float[Array, ""]], Bool[Array, ""]
+    ]:
+        """Take one control step."""
+        keys = jr.split(state.key, 5)
+        now = self._moment(keys[:2], state, action)
+        values, kept = self.values(now), vars(self.weights)
+        values = {name: x for name, x in values.items() if kept[name] is not None}
+        terms = weighted(self.weights, values, self.dt)
+        if self.about.clipped:
+            total = jnp.sum(jnp.stack(list(terms.values())))
+            terms = {**terms, "clip": positive_part(-total)}
+        new = self._remember(keys[3:], now)
+        return new, self.observe(keys[2], now), terms, now.terminated
+
+    def observe(self, key: PRNGKeyArray, now: Moment) -> Observation:
+        """Return the observation at the end of a control step."""
+        state, seen = now.state, now.seen
+        q, qd = state.robot.q, state.robot.qd
+        dtype = q.dtype
+        flag = lambda x: jnp.ravel(x).astype(dtype)
+        # Only forces last for a time.
+        push = state.push if isinstance(state.push, PushState) else None
+        parts = {
+            "velocity": seen.velocity,
+            "gyro": seen.gyro,
+            "gravity": seen.gravity,
+            "angles": q[7:] - self.default_pose,
+            "rates": qd[6:],
+            "command": state.command,
+            "last_action": state.last_action,
+            "accelerometer": seen.accelerometer,
+            "world_rate": seen.world_rate,
+            "height": q[2:3],
+            "torque": seen.torque,
+            "contact": flag(seen.contact),
+            "last_contact": flag(state.last_contact),
+            "feet_velocity": jnp.ravel(seen.feet_velocity),
+            "air_time": state.air_time,
+            "force": now.force,
+            "pushing": flag(jnp.zeros((), bool) if push is None else push.pushing),
+        }
+        if state.phase is not None:
+            angle = state.phase.angle
+            parts["phase"] = jnp.concatenate([jnp.cos(angle), jnp.sin(angle)])
+        chosen = {name: parts[name] for name in self.about.observation}
+        base = self._noisy(key, chosen)
+        if not self.privileged:
+            return base
+        exact = [parts[name] for name in self.about.privileged]
+        return {"state": base, "privileged_state": jnp.concatenate([base, *exact])}
+
+    def _noisy(self, key, parts: dict[str, Array]) -> Float[Array, " n"]:
+        noise = self.noise
+        scales = {
+            "velocity": noise.linvel,
+            "gyro": noise.gyro,
+            "gravity": noise.gravity,
+            "angles": noise.joint_pos,
+            "rates": noise.joint_vel,
+        }
+        value = jnp.concatenate(list(parts.values()))
+        none = jnp.zeros((), value.dtype)
+        full = [
+            jnp.broadcast_to(scales.get(name, none), x.shape)
+            for name, x in parts.items()
+        ]
+        draw = jr.uniform(key, value.shape, value.dtype, -1.0, 1.0)
+        return value + jnp.concatenate(full) * draw
+
+    def _moment(self, keys, state: JoystickState, action) -> Moment:
+        """Move the robot for one control step."""
+        push, robot, force = self._push(keys[1], state)
+        external = None
+        if force is not None:
+            trunk = index(self.sys.links.names, self.about.trunk, "link")
+            external = jnp.zeros((self.sys.nlink, 6), force.dtype)
+            external = external.at[trunk, 3:].set(force)
+        ctrl = self.default_pose + self.action_scale * action
+        robot = hold(self, robot, ctrl, external)
+        seen = read_legged(self.about, self.pipeline, self.sys, robot, ctrl, external)
+        moved = JoystickState(
+            robot=robot,
+            key=keys[0],
+            command=state.command,
+            command_steps=state.command_steps - 1,
+            last_action=state.last_action,
+            air_time=state.air_time + self.dt,
+            swing_peak=jnp.maximum(state.swing_peak, seen.feet_height),
+            last_contact=state.last_contact,
+            push=push,
+            phase=state.phase,
+        )
+        return Moment(
+            state=moved,
+            seen=seen,
+            ctrl=ctrl,
+            external=external,
+            action=action,
+            force=jnp.zeros(3, robot.q.dtype) if force is None else force,
+            landed=(state.air_time > 0.0) & (seen.contact | state.last_contact),
+            terminated=(seen.up[2] < 0.0) | seen.found(self.about.fatal),
+        )
+
+    def _push(self, key, state: JoystickState):
+        """Return the pushes after this step, the state of the robot after an impulse, and
+        the force on the trunk, N, if any."""
+        if self.pushes is None or state.push is None:
+            return None, state.robot, None
+        mass = jnp.sum(self.sys.links.mass)
+        return self.pushes.apply(key, state.push, state.robot, mass, self.dt)
+
+    def _remember(self, keys, now: Moment) -> JoystickState:
+        """Return the state with the last action and contacts, the next phases, and a new
+        command if one is due."""
+        state, touching = now.state, now.seen.contact
+        due = state.command_steps <= 0
+        command = self.commands.new(keys[0], state.command)
+        steps = self.commands.steps(keys[1], self.dt)
+        phase = state.phase
+        if self.clock is not None and phase is not None:
+            phase = self.clock.next(phase, state.command)
+        return JoystickState(
+            robot=state.robot,
+            key=state.key,
+            command=jnp.where(due, command, state.command),
+            command_steps=jnp.where(due, steps, state.command_steps),
+            last_action=now.action,
+            air_time=jnp.where(touching, 0.0, state.air_time),
+            swing_peak=jnp.where(touching, 0.0, state.swing_peak),
+            last_contact=touching,
+            push=state.push,
+            phase=phase,
+        )
+
+
+@ft.cache
+def _reflected_joints(about: Legged) -> SignedPermutation:
+    with jax.ensure_compile_time_eval():
+        sys = legged_model(about)
+        q = sys.keyframe(about.keyframe).q
+        return reflect_joints(sys, q, sys.joints.names[1:])

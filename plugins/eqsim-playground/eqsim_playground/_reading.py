@@ -1,0 +1,135 @@
+"""Sensor values of a legged robot for the joystick tasks."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from eqsim import AbstractPipeline, State, System
+from eqsim.kinematics import site_poses
+
+from ._models import add_force_sensors, edited_model
+from ._task import index, with_sensors
+
+
+class Legged(NamedTuple):
+    """Names of a legged robot in Playground's files, and the layout of its task.
+
+    - `scene`: file of the scene, below `mujoco_playground/_src`.
+    - `keyframe`: name of the keyframe with the default pose.
+    - `trunk`: link on which pushes act.
+    - `imu`, `suffix`: site of the IMU, and the suffix of the names of its sensors.
+    - `up`: sensor of the vertical axis of the trunk.
+    - `feet`: sites of the feet.
+    - `contacts`: contact sensors of each foot, of which one must report a contact.
+    - `fatal`: contact sensors that terminate an episode.
+    - `hips`, `knees`: joints with terms of their own.
+    - `observation`, `privileged`: parts of `state`, and what `privileged_state` has after
+        them.
+    - `clipped`: true if the reward is clipped from below at 0.
+    """
+
+    scene: str
+    keyframe: str
+    trunk: str
+    imu: str
+    suffix: str
+    up: str
+    feet: tuple[str, ...]
+    contacts: tuple[tuple[str, ...], ...]
+    observation: tuple[str, ...]
+    privileged: tuple[str, ...]
+    clipped: bool
+    fatal: tuple[str, ...] = ()
+    hips: tuple[str, ...] = ()
+    knees: tuple[str, ...] = ()
+
+
+class Reading(NamedTuple):
+    """Sensor values of a legged robot.
+
+    - `gyro`, `velocity`, `accelerometer`: angular velocity (rad/s), velocity (m/s) and
+        acceleration against free fall (m/s$^2$) of the IMU, in its axes.
+    - `gravity`: direction of gravity in the axes of the IMU.
+    - `up`: vertical axis of the trunk, in the world.
+    - `world_velocity`, `world_rate`: velocity (m/s) and angular velocity (rad/s) of the
+        IMU, in world axes.
+    - `feet_velocity`: velocities of the feet in world axes, m/s.
+    - `feet_position`: positions of the feet, m.
+    - `contact`: true for feet that touch the floor.
+    - `torque`: forces of the actuators, N m.
+    - `sensors`: all sensors by name.
+    """
+
+    gyro: Float[Array, "3"]
+    velocity: Float[Array, "3"]
+    accelerometer: Float[Array, "3"]
+    gravity: Float[Array, "3"]
+    up: Float[Array, "3"]
+    world_velocity: Float[Array, "3"]
+    world_rate: Float[Array, "3"]
+    feet_velocity: Float[Array, "nfeet 3"]
+    feet_position: Float[Array, "nfeet 3"]
+    contact: Bool[Array, " nfeet"]
+    torque: Float[Array, " nu"]
+    sensors: dict[str, Float[Array, "..."]]
+
+    @property
+    def feet_height(self) -> Float[Array, " nfeet"]:
+        """Heights of the feet, m."""
+        return self.feet_position[:, 2]
+
+    def found(self, names: tuple[str, ...]) -> Bool[Array, ""]:
+        """Test if one of several contact sensors reports a contact."""
+        hits = [self.sensors[name][0] > 0.0 for name in names]
+        return jnp.any(jnp.stack(hits)) if hits else jnp.zeros((), bool)
+
+
+def legged_model(about: Legged) -> System:
+    """Return the robot of a scene of Playground.
+
+    A sensor of the force of each actuator, named `<actuator>_force`, is added.
+    """
+    return edited_model(about.scene, add_force_sensors)
+
+
+def read_legged(
+    about: Legged,
+    pipeline: AbstractPipeline,
+    sys: System,
+    robot: State,
+    ctrl: Float[Array, " nu"],
+    external: Float[Array, "nlink 6"] | None = None,
+) -> Reading:
+    """Read the sensors of a robot in a state.
+
+    **Raises:** `ValueError` if the robot lacks a sensor or a site, or the pipeline does
+    not support sensors.
+    """
+    values = with_sensors(pipeline).sensors(sys, robot, ctrl, external)
+    names = sys.sensors.names
+    read = lambda name: values[names[index(names, name, "sensor")]]
+    of_imu = lambda name: read(name + about.suffix)
+    for name in about.fatal:
+        read(name)
+    sites, poses = sys.sites.names, site_poses(sys, robot.q)
+    site = lambda name: index(sites, name, "site")
+    touching = [
+        jnp.any(jnp.stack([read(name)[0] > 0.0 for name in group]))
+        for group in about.contacts
+    ]
+    forces = [read(f"{name}_force") for name in sys.actuators.names]
+    return Reading(
+        gyro=of_imu("gyro"),
+        velocity=of_imu("local_linvel"),
+        accelerometer=of_imu("accelerometer"),
+        gravity=-poses.rot[site(about.imu), 2],
+        up=read(about.up),
+        world_velocity=of_imu("global_linvel"),
+        world_rate=of_imu("global_angvel"),
+        feet_velocity=jnp.stack([read(f"{x}_global_linvel") for x in about.feet]),
+        feet_position=jnp.stack([poses.pos[site(x)] for x in about.feet]),
+        contact=jnp.stack(touching),
+        torque=jnp.concatenate(forces),
+        sensors=values,
+    )

@@ -1,0 +1,233 @@
+"""The joystick tasks of humanoids beside the published ones."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from _humanoid_reference import HumanoidReference, UNUSED
+from _installed import needs_models
+from eqsim_playground import (
+    BerkeleyHumanoidJoystick,
+    G1Joystick,
+    HumanoidWeights,
+    JoystickNoise,
+    Kicks,
+    random_berkeley_humanoid,
+    random_g1,
+    random_t1,
+    T1Joystick,
+    UniformCommands,
+)
+
+import eqsim
+
+
+pytestmark = needs_models
+TASKS = {
+    "G1": G1Joystick,
+    "T1": T1Joystick,
+    "Berkeley": BerkeleyHumanoidJoystick,
+}
+
+
+def exact(make, **options):
+    """The task without noise, with weights for all terms, see `UNUSED`."""
+    env = make(noise=JoystickNoise(*(0.0,) * 5), privileged=True, **options)
+    weights = vars(env.weights)
+    unused = UNUSED if weights["collision"] is not None else {}
+    given = {k: x for k, x in weights.items() if x is not None}
+    counted = {k: 1.0 if x == 0.0 else x for k, x in given.items()} | unused
+    return eqx.tree_at(lambda e: e.weights, env, HumanoidWeights(**counted))
+
+
+def close(ours, theirs, tolerance=1e-6, name=""):
+    np.testing.assert_allclose(ours, theirs, tolerance, tolerance, err_msg=name)
+
+
+def starts(env):
+    """Coordinates from which robots stand, walk aside, rest, cross their legs, and fall."""
+    rng, home = np.random.default_rng(0), np.array(env.start)
+    names = env.sys.joints.names
+    for command in (
+        (0.8, 0.4, 0.5),
+        (0.0, 0.0, 0.0),
+        (0.5, -0.3, 0.0),
+        (0.3, 0.0, 0.0),
+    ):
+        q, qd = home.copy(), np.zeros(env.sys.nv)
+        q[7:] *= rng.uniform(0.5, 1.5, env.sys.nu)
+        qd[:6] = rng.uniform(-0.5, 0.5, 6)
+        if command[1] < 0.0:  # Feet and hands inwards.
+            for name in names[1:]:
+                if "hip_roll" in name.lower():
+                    inward = 0.35 if "right" in name.lower() else -0.35
+                    q[6 + names.index(name)] = inward
+        if command == (0.3, 0.0, 0.0):
+            q[2:7] = 0.9, 0.2, 0.97, 0.1, 0.0
+            q[3:7] /= np.linalg.norm(q[3:7])
+        yield q, qd, command
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_steps(name):
+    """Observation, reward term by term, end and memory in 100 steps, beside the published
+    functions."""
+    env = exact(TASKS[name], pushes=None)
+    theirs = HumanoidReference(TASKS[name].__name__, env.about)
+    step = eqx.filter_jit(env.step)
+    rng, counts = np.random.default_rng(1), {}
+    for q, qd, command in starts(env):
+        robot = env.pipeline.init(env.sys, jnp.asarray(q), jnp.asarray(qd))
+        state, obs = env.begin(jr.key(0), robot)
+        where = lambda s: s.command
+        state = eqx.tree_at(where, state, jnp.asarray(command))
+        phase = state.phase
+        info, theirs_obs = theirs.begin(q, qd, command, phase.angle, phase.rate)
+        place = obs["state"].shape[0] - 3 * env.sys.nu - 7
+        for part, values in theirs_obs.items():
+            close(obs[part].at[place : place + 3].set(state.command), values)
+        wave = rng.uniform(0.0, 7.0, env.sys.nu)
+        for k in range(25):
+            action = 0.8 * np.sin(0.4 * k + wave)
+            state, timestep = step(state, jnp.asarray(action))
+            new = state.robot
+            info, theirs_obs, reward, done, terms = theirs.step(
+                info, action, np.asarray(new.q), np.asarray(new.qd)
+            )
+            for part in ("state", "privileged_state"):
+                close(timestep.obs[part], theirs_obs[part])
+            assert set(timestep.terms) - {"clip"} == set(terms)
+            for term, value in terms.items():
+                close(timestep.terms[term], value, name=term)
+                counts[term] = counts.get(term, 0) + bool(value != 0.0)
+            close(timestep.reward, reward)
+            assert bool(timestep.terminated) == bool(done)
+            close(state.phase.angle, info["phase"])
+            close(state.air_time, info["feet_air_time"])
+            close(state.swing_peak, info["swing_peak"])
+            assert np.all(state.last_contact == info["last_contact"])
+    assert all(counts.values()), counts
+
+
+def test_first_states():
+    """Joint angles within their ranges, frequencies and opposite phases of the feet."""
+    env = T1Joystick()
+    q, qd = jax.vmap(env.initial)(jr.split(jr.key(0), 200))
+    home = np.asarray(env.default_pose)
+    factors = (np.asarray(q[:, 7:]) / np.where(home == 0.0, 1.0, home))[:, home != 0.0]
+    assert factors.min() >= 0.5 - 1e-9 and factors.max() <= 1.5 + 1e-9
+    assert factors.min() < 0.51 and factors.max() > 1.49
+    assert np.all(np.abs(qd[:, :6]) <= 0.5) and not np.any(qd[:, 6:])
+    phase = jax.vmap(env.clock.first, (0, None))(jr.split(jr.key(0), 200), env.dt)
+    close(phase.angle, np.broadcast_to([0.0, np.pi], (200, 2)))
+    frequency = np.asarray(phase.rate) / (2.0 * np.pi * 0.02)
+    assert frequency.min() >= 1.25 and frequency.max() <= 1.75 + 1e-9
+    assert frequency.min() < 1.27 and frequency.max() > 1.73
+
+
+def test_commands():
+    """Ranges, the share of commands to stand, and times."""
+    commands = UniformCommands()
+    drawn = np.asarray(jax.vmap(commands.first)(jr.split(jr.key(0), 4000)))
+    assert np.all((drawn >= commands.low) & (drawn <= commands.high))
+    close(np.mean(np.all(drawn == 0.0, axis=1)), 0.1, 0.15)
+    close(np.std(drawn, axis=0), np.array([1.0, 0.5, 1.0]) * np.sqrt(0.3), 0.05)
+    assert int(commands.steps(jr.key(0), jnp.asarray(0.02))) == 501
+
+
+def test_kicks():
+    """Times, speeds and directions of kicks."""
+    kicks, dt, mass = Kicks(wait=(0.1, 0.2)), jnp.asarray(0.02), jnp.asarray(30.0)
+    robot = eqsim.State(jnp.zeros(7), jnp.arange(6.0), jnp.zeros(0), None)
+
+    def step(state, key):
+        state, moved, force = kicks.apply(key, state, robot, mass, dt)
+        assert force is None
+        return state, moved.qd - robot.qd
+
+    first = kicks.first(jr.key(1), dt)
+    _, change = jax.lax.scan(step, first, jr.split(jr.key(0), 4000))
+    change = np.asarray(change)
+    assert not np.any(change[:, 2:])
+    times = np.flatnonzero(np.any(change != 0.0, axis=1))
+    assert set(np.diff(times)) == {int(first.wait)} and times[0] == int(first.wait) - 1
+    assert 5 <= int(first.wait) <= 10
+    speed = np.linalg.norm(change[times], axis=1)
+    assert 0.1 <= speed.min() < 0.2 and 1.9 < speed.max() <= 2.0
+    close(np.mean(change[times, :2] / speed[:, None], axis=0), np.zeros(2), 0.1)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_reflection(name):
+    """The observation of a mirrored state is the mirrored observation."""
+    env = TASKS[name](noise=JoystickNoise(*(0.0,) * 5), pushes=None)
+    mirror, rng = env.reflection(), np.random.default_rng(0)
+    q = np.array(env.start)
+    q[3:7] = 0.9, 0.2, -0.3, 0.24
+    q[3:7] /= np.linalg.norm(q[3:7])
+    q[7:] += rng.uniform(-0.1, 0.1, env.sys.nu)
+    qd = rng.uniform(-1.0, 1.0, env.sys.nv)
+    joints = lambda x: np.asarray(mirror.action(jnp.asarray(x)))
+    other_q = np.concatenate([q[:7] * [1, -1, 1, 1, -1, 1, -1], joints(q[7:])])
+    other_qd = np.concatenate([qd[:6] * [1, -1, 1, -1, 1, -1], joints(qd[6:])])
+    init = lambda q, qd: env.pipeline.init(env.sys, jnp.asarray(q), jnp.asarray(qd))
+    (state, obs), (_, other) = [
+        env.begin(jr.key(0), init(*pair)) for pair in ((q, qd), (other_q, other_qd))
+    ]
+    # Command and phases are drawn alike, not mirrored.
+    expected = mirror.reflect_obs(obs)
+    own = np.r_[9:12, obs.size - 4 : obs.size]
+    close(np.delete(expected, own), np.delete(other, own))
+    close(expected[9:12], state.command * np.array([1.0, -1.0, -1.0]))
+    close(expected[-4:], np.asarray(obs)[-4:][[1, 0, 3, 2]])
+
+
+@pytest.mark.parametrize(
+    ("make", "draw"),
+    [
+        (G1Joystick, random_g1),
+        (T1Joystick, random_t1),
+        (BerkeleyHumanoidJoystick, random_berkeley_humanoid),
+    ],
+)
+def test_randomization(make, draw):
+    """What changes is what the published code changes."""
+    sys, about, random = make().sys, make.about, draw()
+    new = jax.vmap(lambda key: eqx.filter(random(key, sys), eqx.is_array))(
+        jr.split(jr.key(0), 100)
+    )
+    old, new = jax.tree.map(np.asarray, (sys, new))
+    inside = lambda x, bounds: np.all((x >= bounds[0] - 1e-9) & (x <= bounds[1] + 1e-9))
+    links, joints = new.links, new.joints
+    rest = np.arange(old.nlink) != old.links.names.index(about.trunk)
+    assert inside((links.mass / old.links.mass)[:, rest], random.mass)
+    assert inside(
+        joints.frictionloss[:, 6:] / old.joints.frictionloss[6:], random.frictionloss
+    )
+    close(links.com, np.broadcast_to(old.links.com, links.com.shape))
+    factor = joints.damping[:, 6:] / old.joints.damping[6:]
+    damped = np.isin(old.joints.names[1:], random.damped)
+    close(factor[:, ~damped], np.ones_like(factor[:, ~damped]))
+    if make is T1Joystick:
+        assert damped.sum() == 4 and factor[:, damped].max() > 1.9
+        stiffness = new.actuators.gain[:, :, 0] / old.actuators.gain[:, 0]
+        assert inside(stiffness, (0.9, 1.1)) and stiffness.max() > 1.09
+        close(new.actuators.gain[:, :, 0], -new.actuators.bias[:, :, 1])
+    if make is G1Joystick:
+        # The first two pairs are those of feet and floor.
+        assert inside(new.pairs.friction[:, :2, :2], (0.4, 1.0))
+        rest = new.pairs.friction[:, 2:]
+        close(rest, np.broadcast_to(old.pairs.friction[2:], rest.shape))
+    else:
+        floor = old.geoms.names.index("floor")
+        assert inside(new.geoms.friction[:, floor, 0], random.floor_friction)
+
+
+def test_refusals():
+    env = eqx.tree_at(lambda e: e.clock, BerkeleyHumanoidJoystick(), None)
+    with pytest.raises(ValueError, match="`clock` of a humanoid must be a `GaitClock`"):
+        eqx.filter_eval_shape(
+            lambda e: e.step(e.reset(jr.key(0))[0], jnp.zeros(12)), env
+        )
