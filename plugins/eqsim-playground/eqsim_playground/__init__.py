@@ -10,6 +10,16 @@ from ._go1_joystick import (
     go1_model as go1_model,
     Go1Joystick as Go1Joystick,
 )
+from ._go1_poses import (
+    GetupWeights as GetupWeights,
+    go1_footstand as go1_footstand,
+    go1_getup as go1_getup,
+    go1_handstand as go1_handstand,
+    Go1Getup as Go1Getup,
+    Go1Stand as Go1Stand,
+    PoseState as PoseState,
+    StandWeights as StandWeights,
+)
 from ._go1_rewards import JoystickWeights as JoystickWeights
 from ._humanoid_rewards import (
     HumanoidWeights as HumanoidWeights,
@@ -28,7 +38,6 @@ from ._joystick import (
     AbstractJoystick as AbstractJoystick,
     GaitClock as GaitClock,
     GaitPhase as GaitPhase,
-    JoystickNoise as JoystickNoise,
     JoystickState as JoystickState,
 )
 from ._leap_hand import (
@@ -50,6 +59,7 @@ from ._leap_rotate_z import (
     RotateState as RotateState,
     RotateWeights as RotateWeights,
 )
+from ._observation import JoystickNoise as JoystickNoise
 from ._panda_pick_cube import (
     panda_model as panda_model,
     panda_pick_cube as panda_pick_cube,

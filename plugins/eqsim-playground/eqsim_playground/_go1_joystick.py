@@ -9,8 +9,9 @@ from eqsim import AbstractPipeline, System
 
 from ._commands import AbstractCommands, Commands, is_moving
 from ._go1_rewards import gait, JoystickWeights, level, posture, torques
-from ._joystick import AbstractJoystick, JoystickNoise, Moment
+from ._joystick import AbstractJoystick, Moment
 from ._joystick_rewards import effort, tracking
+from ._observation import JoystickNoise
 from ._pushes import AbstractPushes
 from ._reading import Legged, legged_model
 from ._task import converter, number, physics

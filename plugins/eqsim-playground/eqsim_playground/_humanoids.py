@@ -12,8 +12,9 @@ from eqsim.spatial import positive_part, safe_sqrt
 
 from ._commands import AbstractCommands, is_moving, UniformCommands
 from ._humanoid_rewards import feet, HumanoidWeights, Limits, posture
-from ._joystick import AbstractJoystick, GaitClock, JoystickNoise, Moment
+from ._joystick import AbstractJoystick, GaitClock, Moment
 from ._joystick_rewards import effort, tracking
+from ._observation import JoystickNoise
 from ._pushes import AbstractPushes, Kicks
 from ._reading import Legged, legged_model
 from ._task import converter, index, made, number, physics, with_sensors

@@ -12,38 +12,22 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from eqsim import State
 from eqsim.envs import reflect_joints, Reflection, SignedPermutation
-from eqsim.spatial import multiply, positive_part
+from eqsim.spatial import multiply
 
 from ._commands import AbstractCommands, is_moving
+from ._observation import JoystickNoise, observed, sensed
 from ._pushes import AbstractPushes, PushState
 from ._reading import Legged, legged_model, read_legged, Reading
 from ._task import (
     AbstractPlaygroundTask,
     between,
+    clipped,
     hold,
     index,
     number,
     Observation,
     weighted,
 )
-
-
-class JoystickNoise(eqx.Module):
-    """Scales of the uniform noise of the observation.
-
-    **Arguments:**
-
-    - `joint_pos`, `joint_vel`: noise of joint angles, rad, and velocities, rad/s; one
-        number, or one for each joint.
-    - `gyro`, `gravity`, `linvel`: noise of the gyroscope, rad/s, the direction of gravity, and the
-        velocity, m/s.
-    """
-
-    joint_pos: Float[Array, "..."] = number(0.03)
-    joint_vel: Float[Array, "..."] = number(1.5)
-    gyro: Float[Array, ""] = number(0.2)
-    gravity: Float[Array, ""] = number(0.05)
-    linvel: Float[Array, ""] = number(0.1)
 
 
 class GaitPhase(eqx.Module):
@@ -197,19 +181,10 @@ class AbstractJoystick(AbstractPlaygroundTask):
         self, key: PRNGKeyArray
     ) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
         """Draw coordinates and velocities of an initial state."""
-        key_place, key_turn, key_velocity, key_joints = jr.split(key, 4)
-        q = self.start
-        half = 0.5 * jr.uniform(key_turn, (), q.dtype, -3.14, 3.14)
-        zero = jnp.zeros_like(half)
-        turn = jnp.stack([jnp.cos(half), zero, zero, jnp.sin(half)])
-        quat = jnp.stack(multiply(tuple(q[3:7]), tuple(turn)))
-        place = q[:2] + jr.uniform(key_place, (2,), q.dtype, -0.5, 0.5)
-        joints = q[7:] * between(key_joints, self.joint_scale, q[7:].shape)
-        velocity = jr.uniform(key_velocity, (6,), q.dtype, -0.5, 0.5)
-        rest = jnp.zeros(self.sys.nv - 6, q.dtype)
-        return jnp.concatenate([place, q[2:3], quat, joints]), jnp.concatenate(
-            [velocity, rest]
-        )
+        key_place, key_joints = jr.split(key)
+        q, qd = scattered(key_place, self.start, self.sys.nv)
+        factors = between(key_joints, self.joint_scale, q[7:].shape)
+        return jnp.concatenate([q[:7], q[7:] * factors]), qd
 
     def begin(
         self, key: PRNGKeyArray, robot: State
@@ -246,38 +221,22 @@ class AbstractJoystick(AbstractPlaygroundTask):
         """Take one control step."""
         keys = jr.split(state.key, 5)
         now = self._moment(keys[:2], state, action)
-        values, kept = self.values(now), vars(self.weights)
-        values = {name: x for name, x in values.items() if kept[name] is not None}
-        terms = weighted(self.weights, values, self.dt)
-        if self.about.clipped:
-            total = jnp.sum(jnp.stack(list(terms.values())))
-            terms = {**terms, "clip": positive_part(-total)}
+        terms = weighted(self.weights, self.values(now), self.dt)
+        terms = clipped(terms) if self.about.clipped else terms
         new = self._remember(keys[3:], now)
         return new, self.observe(keys[2], now), terms, now.terminated
 
     def observe(self, key: PRNGKeyArray, now: Moment) -> Observation:
         """Return the observation at the end of a control step."""
         state, seen = now.state, now.seen
-        q, qd = state.robot.q, state.robot.qd
-        dtype = q.dtype
-        flag = lambda x: jnp.ravel(x).astype(dtype)
+        flag = lambda x: jnp.ravel(x).astype(self.sys.dt.dtype)
         # Only forces last for a time.
         push = state.push if isinstance(state.push, PushState) else None
         parts = {
-            "velocity": seen.velocity,
-            "gyro": seen.gyro,
-            "gravity": seen.gravity,
-            "angles": q[7:] - self.default_pose,
-            "rates": qd[6:],
+            **sensed(seen, state.robot, self.default_pose),
             "command": state.command,
             "last_action": state.last_action,
-            "accelerometer": seen.accelerometer,
-            "world_rate": seen.world_rate,
-            "height": q[2:3],
-            "torque": seen.torque,
-            "contact": flag(seen.contact),
             "last_contact": flag(state.last_contact),
-            "feet_velocity": jnp.ravel(seen.feet_velocity),
             "air_time": state.air_time,
             "force": now.force,
             "pushing": flag(jnp.zeros((), bool) if push is None else push.pushing),
@@ -285,30 +244,7 @@ class AbstractJoystick(AbstractPlaygroundTask):
         if state.phase is not None:
             angle = state.phase.angle
             parts["phase"] = jnp.concatenate([jnp.cos(angle), jnp.sin(angle)])
-        chosen = {name: parts[name] for name in self.about.observation}
-        base = self._noisy(key, chosen)
-        if not self.privileged:
-            return base
-        exact = [parts[name] for name in self.about.privileged]
-        return {"state": base, "privileged_state": jnp.concatenate([base, *exact])}
-
-    def _noisy(self, key, parts: dict[str, Array]) -> Float[Array, " n"]:
-        noise = self.noise
-        scales = {
-            "velocity": noise.linvel,
-            "gyro": noise.gyro,
-            "gravity": noise.gravity,
-            "angles": noise.joint_pos,
-            "rates": noise.joint_vel,
-        }
-        value = jnp.concatenate(list(parts.values()))
-        none = jnp.zeros((), value.dtype)
-        full = [
-            jnp.broadcast_to(scales.get(name, none), x.shape)
-            for name, x in parts.items()
-        ]
-        draw = jr.uniform(key, value.shape, value.dtype, -1.0, 1.0)
-        return value + jnp.concatenate(full) * draw
+        return observed(key, self.about, parts, self.noise, self.privileged)
 
     def _moment(self, keys, state: JoystickState, action) -> Moment:
         """Move the robot for one control step."""
@@ -374,6 +310,24 @@ class AbstractJoystick(AbstractPlaygroundTask):
             push=state.push,
             phase=phase,
         )
+
+
+def scattered(
+    key: PRNGKeyArray, q: Float[Array, " nq"], nv: int
+) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
+    """Draw x and y from -0.5 m to 0.5 m about those of `q`, any heading, and velocities of
+    the root from -0.5 to 0.5 in each entry, m/s and rad/s."""
+    key_place, key_turn, key_velocity = jr.split(key, 3)
+    half = 0.5 * jr.uniform(key_turn, (), q.dtype, -3.14, 3.14)
+    zero = jnp.zeros_like(half)
+    turn = jnp.cos(half), zero, zero, jnp.sin(half)
+    quat = jnp.stack(multiply(tuple(q[3:7]), turn))
+    place = q[:2] + jr.uniform(key_place, (2,), q.dtype, -0.5, 0.5)
+    velocity = jr.uniform(key_velocity, (6,), q.dtype, -0.5, 0.5)
+    rest = jnp.zeros(nv - 6, q.dtype)
+    return jnp.concatenate([place, q[2:3], quat, q[7:]]), jnp.concatenate(
+        [velocity, rest]
+    )
 
 
 @ft.cache

@@ -54,6 +54,7 @@ class Reading(NamedTuple):
     - `up`: vertical axis of the trunk, in the world.
     - `world_velocity`, `world_rate`: velocity (m/s) and angular velocity (rad/s) of the
         IMU, in world axes.
+    - `imu_position`: position of the IMU, m.
     - `feet_velocity`: velocities of the feet in world axes, m/s.
     - `feet_position`: positions of the feet, m.
     - `contact`: true for feet that touch the floor.
@@ -68,6 +69,7 @@ class Reading(NamedTuple):
     up: Float[Array, "3"]
     world_velocity: Float[Array, "3"]
     world_rate: Float[Array, "3"]
+    imu_position: Float[Array, "3"]
     feet_velocity: Float[Array, "nfeet 3"]
     feet_position: Float[Array, "nfeet 3"]
     contact: Bool[Array, " nfeet"]
@@ -127,6 +129,7 @@ def read_legged(
         up=read(about.up),
         world_velocity=of_imu("global_linvel"),
         world_rate=of_imu("global_angvel"),
+        imu_position=poses.pos[site(about.imu)],
         feet_velocity=jnp.stack([read(f"{x}_global_linvel") for x in about.feet]),
         feet_position=jnp.stack([poses.pos[site(x)] for x in about.feet]),
         contact=jnp.stack(touching),

@@ -22,6 +22,7 @@ from eqsim import (
 )
 from eqsim.bridges import check_key
 from eqsim.envs import check_action, same_robot_options
+from eqsim.spatial import positive_part
 
 
 Observation = PyTree[Float[Array, "..."]]
@@ -127,27 +128,39 @@ def hold(
     ctrl: Float[Array, " nu"],
     external: Float[Array, "nlink 6"] | None = None,
     sys: System | None = None,
+    length: int | None = None,
 ) -> State:
-    """Step the robot for one control step with constant controls and forces.
+    """Step the robot with constant controls and forces.
 
     **Arguments:**
 
     - `external`: external wrenches, see `eqsim.AbstractPipeline.step`.
     - `sys`: the robot, if it is not `task.sys`.
+    - `length`: number of time steps; by default those of a control step.
     """
     robot_of = task.sys if sys is None else sys
 
     def step(robot, _):
         return task.pipeline.step(robot_of, robot, ctrl, external), None
 
-    return scan(step, robot, length=task.frame_skip)[0]
+    return scan(step, robot, length=task.frame_skip if length is None else length)[0]
 
 
 def weighted(
     weights: eqx.Module, values: dict[str, Float[Array, ""]], factor: Any
 ) -> dict[str, Float[Array, ""]]:
-    """Return the weighted reward terms: `weights.name * values["name"] * factor`."""
-    return {name: vars(weights)[name] * x * factor for name, x in values.items()}
+    """Return the weighted reward terms, `weights.name * values["name"] * factor`, of
+    weights that are not None."""
+    given = {name: x for name, x in vars(weights).items() if x is not None}
+    return {
+        name: given[name] * x * factor for name, x in values.items() if name in given
+    }
+
+
+def clipped(terms: dict[str, Float[Array, ""]]) -> dict[str, Float[Array, ""]]:
+    """Add the term `clip`, with which a sum of terms that is negative becomes 0."""
+    total = jnp.sum(jnp.stack(list(terms.values())))
+    return {**terms, "clip": positive_part(-total)}
 
 
 def with_sensors(pipeline: AbstractPipeline) -> Generalized:

@@ -1,4 +1,4 @@
-"""The joystick tasks of humanoids beside the published ones."""
+"""Tasks of legged robots beside the published ones."""
 
 import equinox as eqx
 import jax
@@ -6,12 +6,15 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from _humanoid_reference import HumanoidReference, UNUSED
 from _installed import needs_models
+from _published import Published, UNUSED
 from eqsim_playground import (
+    AbstractHumanoid,
     BerkeleyHumanoidJoystick,
     G1Joystick,
-    HumanoidWeights,
+    go1_footstand,
+    go1_getup,
+    go1_handstand,
     JoystickNoise,
     Kicks,
     random_berkeley_humanoid,
@@ -25,10 +28,16 @@ import eqsim
 
 
 pytestmark = needs_models
+HUMANOIDS = {
+    "g1": G1Joystick,
+    "t1": T1Joystick,
+    "berkeley_humanoid": BerkeleyHumanoidJoystick,
+}
 TASKS = {
-    "G1": G1Joystick,
-    "T1": T1Joystick,
-    "Berkeley": BerkeleyHumanoidJoystick,
+    **{(f"{robot}/joystick.py", "Joystick"): x for robot, x in HUMANOIDS.items()},
+    ("go1/getup.py", "Getup"): go1_getup,
+    ("go1/handstand.py", "Handstand"): go1_handstand,
+    ("go1/handstand.py", "Footstand"): go1_footstand,
 }
 
 
@@ -36,10 +45,11 @@ def exact(make, **options):
     """The task without noise, with weights for all terms, see `UNUSED`."""
     env = make(noise=JoystickNoise(*(0.0,) * 5), privileged=True, **options)
     weights = vars(env.weights)
-    unused = UNUSED if weights["collision"] is not None else {}
-    given = {k: x for k, x in weights.items() if x is not None}
-    counted = {k: 1.0 if x == 0.0 else x for k, x in given.items()} | unused
-    return eqx.tree_at(lambda e: e.weights, env, HumanoidWeights(**counted))
+    # All but one robot have the term, with a weight of zero or not.
+    given = {**(UNUSED if make is not BerkeleyHumanoidJoystick else {})}
+    given |= {k: x for k, x in weights.items() if x is not None}
+    counted = {k: 1.0 if x == 0.0 else x for k, x in given.items()}
+    return eqx.tree_at(lambda e: e.weights, env, type(env.weights)(**counted))
 
 
 def close(ours, theirs, tolerance=1e-6, name=""):
@@ -47,17 +57,15 @@ def close(ours, theirs, tolerance=1e-6, name=""):
 
 
 def starts(env):
-    """Coordinates from which robots stand, walk aside, rest, cross their legs, and fall."""
-    rng, home = np.random.default_rng(0), np.array(env.start)
+    """States from which robots stand, walk aside, rest, cross their legs, and fall."""
+    rng = np.random.default_rng(0)
+    home = np.array(env.sys.keyframe(env.about.keyframe).q)
     names = env.sys.joints.names
-    for command in (
-        (0.8, 0.4, 0.5),
-        (0.0, 0.0, 0.0),
-        (0.5, -0.3, 0.0),
-        (0.3, 0.0, 0.0),
-    ):
+    commands = (0.8, 0.4, 0.5), (0.0, 0.0, 0.0), (0.5, -0.3, 0.0), (0.3, 0.0, 0.0)
+    for command in commands:
         q, qd = home.copy(), np.zeros(env.sys.nv)
-        q[7:] *= rng.uniform(0.5, 1.5, env.sys.nu)
+        if command[0] > 0.0 or isinstance(env, AbstractHumanoid):
+            q[7:] *= rng.uniform(0.5, 1.5, env.sys.nu)
         qd[:6] = rng.uniform(-0.5, 0.5, 6)
         if command[1] < 0.0:  # Feet and hands inwards.
             for name in names[1:]:
@@ -70,44 +78,52 @@ def starts(env):
         yield q, qd, command
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", TASKS, ids="-".join)
 def test_steps(name):
     """Observation, reward term by term, end and memory in 100 steps, beside the published
     functions."""
-    env = exact(TASKS[name], pushes=None)
-    theirs = HumanoidReference(TASKS[name].__name__, env.about)
+    humanoid = TASKS[name] in HUMANOIDS.values()
+    env = exact(TASKS[name], **({"pushes": None} if humanoid else {}))
+    theirs = Published(*name, env.about)
     step = eqx.filter_jit(env.step)
     rng, counts = np.random.default_rng(1), {}
     for q, qd, command in starts(env):
         robot = env.pipeline.init(env.sys, jnp.asarray(q), jnp.asarray(qd))
         state, obs = env.begin(jr.key(0), robot)
-        where = lambda s: s.command
-        state = eqx.tree_at(where, state, jnp.asarray(command))
-        phase = state.phase
-        info, theirs_obs = theirs.begin(q, qd, command, phase.angle, phase.rate)
-        place = obs["state"].shape[0] - 3 * env.sys.nu - 7
-        for part, values in theirs_obs.items():
-            close(obs[part].at[place : place + 3].set(state.command), values)
+        phase = (np.zeros(2), np.zeros(()))
+        if humanoid:
+            state = eqx.tree_at(lambda s: s.command, state, jnp.asarray(command))
+            phase = state.phase.angle, state.phase.rate
+            # Commands are drawn separately.
+            set_command = lambda x: x.at[9:12].set(state.command)
+            obs = {part: set_command(x) for part, x in obs.items()}
+        seen = theirs.begin(q, qd, command, phase)
         wave = rng.uniform(0.0, 7.0, env.sys.nu)
+        for part, values in seen.items():
+            close(obs[part], values, name=part)
         for k in range(25):
             action = 0.8 * np.sin(0.4 * k + wave)
+            action = action if humanoid or k % 5 else np.zeros(env.sys.nu)
+            ctrl = env.default_pose + env.action_scale * action
             state, timestep = step(state, jnp.asarray(action))
-            new = state.robot
-            info, theirs_obs, reward, done, terms = theirs.step(
-                info, action, np.asarray(new.q), np.asarray(new.qd)
-            )
-            for part in ("state", "privileged_state"):
-                close(timestep.obs[part], theirs_obs[part])
-            assert set(timestep.terms) - {"clip"} == set(terms)
-            for term, value in terms.items():
+            new, ctrl = state.robot, ctrl if humanoid else state.ctrl
+            judged = theirs.step(action, np.asarray(new.q), np.asarray(new.qd), ctrl)
+            close(ctrl, judged.ctrl)
+            for part, values in judged.obs.items():
+                close(timestep.obs[part], values, name=part)
+            assert set(timestep.terms) - {"clip"} == set(judged.terms)
+            for term, value in judged.terms.items():
                 close(timestep.terms[term], value, name=term)
                 counts[term] = counts.get(term, 0) + bool(value != 0.0)
-            close(timestep.reward, reward)
-            assert bool(timestep.terminated) == bool(done)
-            close(state.phase.angle, info["phase"])
-            close(state.air_time, info["feet_air_time"])
-            close(state.swing_peak, info["swing_peak"])
-            assert np.all(state.last_contact == info["last_contact"])
+            close(timestep.reward, judged.reward)
+            assert bool(timestep.terminated) == bool(judged.done)
+            close(state.last_action, theirs.info["last_act"])
+            if humanoid:
+                info = theirs.info
+                close(state.phase.angle, info["phase"])
+                close(state.air_time, info["feet_air_time"])
+                close(state.swing_peak, info["swing_peak"])
+                assert np.all(state.last_contact == info["last_contact"])
     assert all(counts.values()), counts
 
 
@@ -159,10 +175,10 @@ def test_kicks():
     close(np.mean(change[times, :2] / speed[:, None], axis=0), np.zeros(2), 0.1)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", HUMANOIDS)
 def test_reflection(name):
     """The observation of a mirrored state is the mirrored observation."""
-    env = TASKS[name](noise=JoystickNoise(*(0.0,) * 5), pushes=None)
+    env = HUMANOIDS[name](noise=JoystickNoise(*(0.0,) * 5), pushes=None)
     mirror, rng = env.reflection(), np.random.default_rng(0)
     q = np.array(env.start)
     q[3:7] = 0.9, 0.2, -0.3, 0.24

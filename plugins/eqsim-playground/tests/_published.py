@@ -1,4 +1,4 @@
-"""The published joystick tasks of humanoids, evaluated on `mjData` of MuJoCo C.
+"""The published tasks of legged robots, evaluated on `mjData` of MuJoCo C.
 
 The classes of Playground's files are executed without the rest of the package, whose
 dependencies are not needed: their rewards, observations and ends are functions of sensors
@@ -21,11 +21,6 @@ from eqsim_playground import Legged
 from eqsim_playground._models import add_force_sensors, document, playground_file
 
 
-FOLDERS = {
-    "G1Joystick": "locomotion/g1",
-    "T1Joystick": "locomotion/t1",
-    "BerkeleyHumanoidJoystick": "locomotion/berkeley_humanoid",
-}
 # Weights of terms that count nothing; 1 for others. Accelerations are large.
 UNUSED = {"dof_acc": 1e-6}
 FIELDS = "qpos", "qvel", "qacc", "ctrl", "sensordata", "actuator_force"
@@ -72,11 +67,11 @@ def _published(file: str, **known: Any) -> types.SimpleNamespace:
     return types.SimpleNamespace(**scope)
 
 
-class State(types.SimpleNamespace):
-    """A state of Playground."""
+class Known(types.SimpleNamespace):
+    """Data or state of Playground."""
 
-    def replace(self, **changed: Any) -> "State":
-        return State(**{**vars(self), **changed})
+    def replace(self, **changed: Any) -> "Known":
+        return Known(**{**vars(self), **changed})
 
 
 def standard():
@@ -87,42 +82,49 @@ def standard():
     return stack
 
 
-class HumanoidReference:
+class Published:
     """A published task without noise and pushes.
 
     **Arguments:**
 
-    - `name`: name of the class of eqsim.
+    - `file`: path of the file of the task, below `mujoco_playground/_src/locomotion`.
+    - `name`: name of the class.
     - `about`: description of the robot, of which the names of scene and contact sensors
         are used.
     """
 
-    def __init__(self, name: str, about: Legged):
-        self.about, scene = about, about.scene
-        self.folder = folder = FOLDERS[name]
-        short = folder.rpartition("/")[2]
-        consts = _published(f"{folder}/{short}_constants.py")
-        base = _published(f"{folder}/base.py", consts=consts)
-        known = {f"{short}_base": base, "consts": consts}
-        gait = _published("gait.py")
-        self.module = _published(f"{folder}/joystick.py", gait=gait, **known)
+    def __init__(self, file: str, name: str, about: Legged):
+        self.about, robot = about, file.partition("/")[0]
+        consts = _published(f"locomotion/{robot}/{robot}_constants.py")
+        base = _published(f"locomotion/{robot}/base.py", consts=consts)
+        known = {f"{robot}_base": base, "consts": consts, "gait": _published("gait.py")}
+        self.module = _published(f"locomotion/{file}", **known)
         self.config = self.module.default_config()
         self.config["noise_config"]["level"] = 0.0
-        self.config["push_config"]["enable"] = False
+        if "push_config" in self.config:
+            self.config["push_config"]["enable"] = False
         scales = self.config.reward_config.scales
         unused = [term for term, scale in scales.items() if scale == 0.0]
         scales.update({term: UNUSED.get(term, 1.0) for term in unused})
-        self.model = mujoco.MjModel.from_xml_string(document(scene, add_force_sensors))
+        text = document(about.scene, add_force_sensors)
+        self.model = mujoco.MjModel.from_xml_string(text)
         converge(self.model)
         self.data = mujoco.MjData(self.model)
-        self.task = object.__new__(self.module.Joystick)
-        self.task._config, self.task._mj_model = self.config, self.model
-        self.task._mjx_model, self.task.n_substeps = self.model, 10
+        self.task = object.__new__(vars(self.module)[name])
+        given = {
+            **{"_config": self.config, "_mj_model": self.model},
+            **{"_mjx_model": self.model, "n_substeps": 1, "sim_dt": 0.004},
+            "_imu_site_id": self.model.site(about.imu).id,
+            "_feet_floor_found_sensor": [
+                self.model.sensor(group[0]).id for group in about.contacts
+            ],
+        }
+        vars(self.task).update(given)
         with standard():
             self.task._post_init()
         self._step = jax.jit(self._stepped)
 
-    def seen(self, q, qd, ctrl) -> State:
+    def seen(self, q, qd, ctrl) -> dict[str, np.ndarray]:
         """Return what the task reads in a state."""
         data = self.data
         data.qpos[:], data.qvel[:], data.ctrl[:] = q, qd, ctrl
@@ -130,52 +132,61 @@ class HumanoidReference:
         mujoco.mj_forward(self.model, data)
         places = {"site_xpos": data.site_xpos.copy()}
         places["site_xmat"] = data.site_xmat.reshape(-1, 3, 3).copy()
-        return State(**{x: getattr(data, x).copy() for x in FIELDS}, **places)
+        return {x: getattr(data, x).copy() for x in FIELDS} | places
 
-    def contact(self) -> np.ndarray:
-        """Test if each foot touches the floor."""
-        read = lambda name: self.data.sensor(name).data[0] > 0.0
-        return np.array([any(map(read, group)) for group in self.about.contacts])
+    def begin(self, q, qd, command, phase) -> dict[str, np.ndarray]:
+        """Begin an episode; returns the observation.
 
-    def begin(self, q, qd, command, phase, rate) -> tuple[dict, dict]:
-        """Begin an episode; returns the memory of the task and the observation."""
-        nu = self.model.nu
-        info = {
+        **Arguments:**
+
+        - `phase`: phases of the feet and their rate.
+        """
+        nu, (angle, rate) = self.model.nu, phase
+        self.info = {
             **{"rng": jax.random.PRNGKey(0), "step": 0, "command": np.array(command)},
             **{"last_act": np.zeros(nu), "last_last_act": np.zeros(nu)},
             **{"motor_targets": np.zeros(nu), "feet_air_time": np.zeros(2)},
             **{"last_contact": np.zeros(2, bool), "swing_peak": np.zeros(2)},
-            **{"phase_dt": np.array([rate]), "phase": np.array(phase)},
+            **{"phase_dt": np.array([rate]), "phase": np.array(angle)},
             **{"push": np.zeros(2), "push_step": 0, "push_interval_steps": 10_000},
+            **{"filtered_linvel": np.zeros(3), "filtered_angvel": np.zeros(3)},
         }
-        if (
-            "filtered_linvel"
-            in playground_file(f"{self.folder}/joystick.py").read_text()
-        ):
-            info |= {"filtered_linvel": np.zeros(3), "filtered_angvel": np.zeros(3)}
-        seen = self.seen(q, qd, q[7:])
+        self.before = self.seen(q, qd, q[7:])
+        read = lambda name: self.data.sensor(name).data[0] > 0.0
+        contact = np.array([any(map(read, group)) for group in self.about.contacts])
         with standard():
-            obs = self.task._get_obs(seen, dict(info), self.contact())
-        return info, obs
+            given = Known(**self.before), dict(self.info), contact
+            # A task that does not read contacts does not take them.
+            count = self.task._get_obs.__code__.co_argcount - 1
+            return self.task._get_obs(*given[:count])
 
-    def step(self, info: dict, action, q, qd) -> tuple[dict, dict, Any, bool, dict]:
-        """Judge a step that leads to given coordinates and velocities.
+    def step(self, action, q, qd, ctrl) -> Known:
+        """Judge a step that leads to given coordinates and velocities, with given targets.
 
-        **Returns:** memory, observation, reward, end, and weighted terms.
+        **Returns:** observation, reward, end, weighted terms, and the published targets.
         """
-        ctrl = self.task._default_pose + action * self.config.action_scale
+        after = self.seen(q, qd, ctrl)
         with standard():
-            return self._step(info, action, vars(self.seen(q, qd, ctrl)))
+            found = self._step(self.info, action, self.before, after)
+        self.before, self.info = after, found.pop("info")
+        return Known(**found)
 
-    def _stepped(self, info, action, seen):
-        mjx_env = self.module.mjx_env
-        mjx_env.step = lambda model, data, ctrl, count: State(**seen)
-        start = State(data=State(**seen), info=dict(info), metrics={})
-        new = self.task.step(start, action)
+    def _stepped(self, info, action, before, after) -> dict[str, Any]:
+        targets = []
+
+        def given(model, data, ctrl, count):
+            targets.append(ctrl)
+            return Known(**after)
+
+        self.module.mjx_env.step = given
+        new = self.task.step(
+            Known(data=Known(**before), info=dict(info), metrics={}), action
+        )
         dt, named = self.config.ctrl_dt, "reward/"
         terms = {
             name.removeprefix(named): dt * x
             for name, x in new.metrics.items()
             if name.startswith(named)
         }
-        return new.info, new.obs, new.reward, new.done, terms
+        kept = {name: vars(new)[name] for name in ("info", "obs", "reward", "done")}
+        return {**kept, "terms": terms, "ctrl": targets[0]}
