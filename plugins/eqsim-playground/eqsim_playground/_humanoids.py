@@ -109,12 +109,17 @@ class AbstractHumanoid(AbstractJoystick):
     limits: eqx.AbstractVar[Limits]
     pose_weights: eqx.AbstractVar[Float[Array, " nu"]]
 
+    def __check_init__(self):
+        if not isinstance(self.clock, GaitClock):
+            raise ValueError(
+                f"`clock` of a humanoid must be a `GaitClock`, got {self.clock!r}."
+            )
+
     def shared_values(self, now: Moment) -> dict[str, Float[Array, ""]]:
         """Compute the terms that humanoids share, before weights; see
         `HumanoidWeights`."""
         state, seen, limits = now.state, now.seen, self.limits
-        if state.phase is None:
-            raise ValueError("`clock` of a humanoid must be a `GaitClock`, got None.")
+        assert state.phase is not None
         robot, command = state.robot, state.command
         angles, rates = robot.q[7:], robot.qd[6:]
         return {
@@ -226,7 +231,7 @@ class G1Joystick(AbstractHumanoid):
     noise: JoystickNoise = made(JoystickNoise)
     commands: AbstractCommands = made(UniformCommands)
     pushes: AbstractPushes | None = made(Kicks)
-    clock: GaitClock = made(GaitClock)
+    clock: GaitClock | None = made(GaitClock)
     pose_weights: Float[Array, " nu"] = number((1.0,) * 29)
     upright: Float[Array, "3"] = number((0.073, 0.0, 1.0))
     hip_factors: Float[Array, "2"] = number((2.0, 4.0))
@@ -303,7 +308,7 @@ class T1Joystick(AbstractHumanoid):
         UniformCommands, (-1.0, -0.8, -1.0), (1.0, 0.8, 1.0)
     )
     pushes: AbstractPushes | None = made(Kicks, (0.1, 1.0))
-    clock: GaitClock = made(GaitClock, (1.25, 1.75), rests=True)
+    clock: GaitClock | None = made(GaitClock, (1.25, 1.75), rests=True)
     pose_weights: Float[Array, " nu"] = number(
         (1.0, 1.0, *(0.1, 1.0, 1.0, 1.0) * 2, 1.0, *(0.01, 1.0, 1.0) * 4)
     )
@@ -373,7 +378,7 @@ class BerkeleyHumanoidJoystick(AbstractHumanoid):
         UniformCommands, (-1.0, -1.0, -1.0), (1.0, 1.0, 1.0)
     )
     pushes: AbstractPushes | None = made(Kicks)
-    clock: GaitClock = made(GaitClock)
+    clock: GaitClock | None = made(GaitClock)
     pose_weights: Float[Array, " nu"] = number((1.0, 1.0, 0.01, 0.01, 1.0, 1.0) * 2)
 
     def values(self, now: Moment) -> dict[str, Float[Array, ""]]:

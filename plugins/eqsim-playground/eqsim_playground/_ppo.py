@@ -32,6 +32,9 @@ _PICK = {
 _SETTINGS = {
     "playground_berkeley_humanoid_joystick_flat": _HUMANOID,
     "playground_g1_joystick_flat": _HUMANOID,
+    "playground_go1_footstand": _JOYSTICK,
+    "playground_go1_getup": _JOYSTICK,
+    "playground_go1_handstand": _JOYSTICK,
     "playground_go1_joystick_flat": _JOYSTICK,
     "playground_panda_pick_cube": _PICK,
     "playground_panda_pick_cube_orientation": _PICK,

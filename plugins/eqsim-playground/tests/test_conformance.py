@@ -14,6 +14,8 @@ ENVS = [
     eqsim_playground.G1Joystick(),
     eqsim_playground.T1Joystick(),
     eqsim_playground.BerkeleyHumanoidJoystick(),
+    eqsim_playground.Go1Getup(),
+    eqsim_playground.Go1Stand(),
     eqsim_playground.LeapRotateZ(),
     eqsim_playground.LeapReorient(),
 ]

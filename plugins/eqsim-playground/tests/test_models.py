@@ -134,8 +134,9 @@ def _config(name: str, function: str = "default_config") -> dict:
 
 def _numbers(call: ast.Call) -> dict:
     nested = lambda x: _numbers(x) if isinstance(x, ast.Call) else ast.literal_eval(x)
-    # Products are sizes of buffers.
-    words = [word for word in call.keywords if not isinstance(word.value, ast.BinOp)]
+    # Products are sizes of buffers, attributes are infinity.
+    skipped = ast.BinOp, ast.Attribute
+    words = [word for word in call.keywords if not isinstance(word.value, skipped)]
     return {word.arg: nested(word.value) for word in words}
 
 
@@ -218,6 +219,36 @@ def test_numbers_of_humanoids(robot):
         assert env.max_contact_force == reward["max_contact_force"]
 
 
+@needs_models
+@pytest.mark.parametrize(
+    ("name", "file"), [("go1_getup", "getup"), ("go1_handstand", "handstand")]
+)
+def test_numbers_of_poses(name, file):
+    """All numbers are those of Playground's files."""
+    config = _config(f"locomotion/go1/{file}.py")
+    env = vars(eqsim_playground)[name]()
+    scales = config["reward_config"]["scales"]
+    kept = {term: x for term, x in vars(env.weights).items() if x is not None}
+    assert {"dof_acc": 0.0} | kept == pytest.approx(scales)
+    for part, scale in config["noise_config"]["scales"].items():
+        np.testing.assert_allclose(vars(env.noise)[part], scale, 1e-12)
+    single = {
+        "ctrl_dt": env.dt,
+        "sim_dt": env.sys.dt,
+        "action_scale": env.action_scale,
+        "soft_joint_pos_limit_factor": env.soft_limit,
+        "Kp": env.sys.actuators.gain[0, 0],
+        "Kd": env.sys.joints.damping[-1],
+    }
+    if name == "go1_getup":
+        single["drop_from_height_prob"] = env.drop
+        single["settle_time"] = env.settle_steps * env.sys.dt
+    else:
+        single["init_from_crouch"] = env.crouch
+    for part, value in single.items():
+        np.testing.assert_allclose(value, config[part], 1e-12)
+
+
 PPO_NAMES = {
     "num_envs": "num_envs",
     "unroll_length": "unroll_length",
@@ -258,6 +289,8 @@ def _published(file: str, task: str) -> dict:
     ("name", "file", "task"),
     [
         ("go1_joystick_flat", "locomotion_params.py", "Go1JoystickFlatTerrain"),
+        ("go1_getup", "locomotion_params.py", "Go1Getup"),
+        ("go1_handstand", "locomotion_params.py", "Go1Handstand"),
         ("g1_joystick_flat", "locomotion_params.py", "G1JoystickFlatTerrain"),
         ("t1_joystick_flat", "locomotion_params.py", "T1JoystickFlatTerrain"),
         (
