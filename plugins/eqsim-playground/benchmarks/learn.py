@@ -28,6 +28,20 @@ import eqsim_zoo
 # Differences from the published settings: fewer environments, smaller networks, and
 # more and larger updates per step, suitable for two cores.
 SMALL = {
+    "playground_berkeley_humanoid_joystick_flat": {
+        "num_envs": 256,
+        "unroll_length": 24,
+        "num_minibatches": 4,
+        "policy_hidden": (128, 64),
+        "value_hidden": (128, 64),
+        "learning_rate": 1e-3,
+        "target_kl": 0.02,
+        "discount": 0.98,
+        "entropy_cost": 3e-3,
+        "initial_log_std": -1.0,
+        "normalize_values": True,
+        "symmetric": True,
+    },
     "playground_go1_joystick_flat": {
         "num_envs": 256,
         "unroll_length": 32,
@@ -44,8 +58,18 @@ SMALL = {
         "value_hidden": (128, 128, 128),
     },
 }
-LENGTHS = {"playground_go1_joystick_flat": 1000, "playground_panda_pick_cube": 150}
+LENGTHS = {
+    "playground_berkeley_humanoid_joystick_flat": 1000,
+    "playground_go1_joystick_flat": 1000,
+    "playground_panda_pick_cube": 150,
+}
+# Options of tasks in training and evaluations.
+OPTIONS = {"playground_berkeley_humanoid_joystick_flat": {"pushes": None}}
 TERMS = {
+    "playground_berkeley_humanoid_joystick_flat": (
+        "tracking_lin_vel",
+        "tracking_ang_vel",
+    ),
     "playground_go1_joystick_flat": ("tracking_lin_vel", "tracking_ang_vel"),
     "playground_panda_pick_cube": ("gripper_box", "box_target"),
 }
@@ -89,7 +113,8 @@ def evaluate(env, policy, length: int, names: tuple[str, ...], episodes: int = 6
 def main() -> None:
     options = _options()
     name = options.env
-    env, length, terms = eqsim.make(name), LENGTHS[name], TERMS[name]
+    length, terms = LENGTHS[name], TERMS[name]
+    env: Any = eqsim.make(name, **OPTIONS.get(name, {}))
     agent = eqsim_zoo.PPO(**ppo_settings(name) | SMALL[name])
     scale = float(env.dt) if "joystick" in name else 1.0
     largest = np.array([float(vars(env.weights)[term]) * scale for term in terms])
