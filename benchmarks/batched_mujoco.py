@@ -17,13 +17,29 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
+def holding(file: str) -> Any:
+    """Return a Rizon arm that holds a payload, without contacts, as `MjSpec`."""
+    import mujoco
+
+    spec = mujoco.MjSpec.from_file(file)
+    spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT
+    spec.option.timestep = 0.005
+    held = spec.body("link7").add_body(name="held", explicitinertial=True)
+    held.mass, held.ipos, held.inertia = 0.5, [0.0, 0.0, 0.05], [1e-3, 1e-3, 1e-3]
+    return spec
+
+
 def serve(file: str) -> None:
     """Run the simulations of a file in mjbatch, once for each line of standard input."""
     import mjbatch  # pyright: ignore[reportMissingImports]
     import mujoco
 
     job = dict(np.load(file))
-    model = mujoco.MjModel.from_xml_path(str(job["model"]))
+    source = str(job["model"])
+    if "rizon" in source:  # MuJoCo 4 writes files that older versions refuse.
+        model = holding(source).compile()
+    else:
+        model = mujoco.MjModel.from_xml_path(source)
     model.opt.timestep = float(job["dt"])
     batch = mjbatch.Batch(model, len(job["q"]))
     q, qd, ctrl = (batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
@@ -65,7 +81,6 @@ from eqsim.control import PipelineDynamics
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "docs" / "examples"))
 
-import arm_payload
 import cart_pole
 import throwing_arm
 
@@ -207,84 +222,62 @@ def designs(file: str, rng, n: int) -> Cell:
     """Throw with arms of different lengths."""
     design = noisy(rng, 0.0, (n, 11, 2), 0.3)
     arms = jax.vmap(throwing_arm.built)(jnp.asarray(design))
-    run = jax.jit(jax.vmap(lambda d: throwing_arm.throw(d)[1][-1]))
-    arg = split(jnp.asarray(design))
+    zero = np.zeros((n, 2), np.float32)
     most = np.asarray(throwing_arm.SYS.actuators.ctrl_range[:, 1])
     ctrl = np.repeat(most * np.tanh(design[:, 1:]), throwing_arm.STEPS // 10, axis=1)
+    thrown = lambda d, q, u: rollout(throwing_arm.built(d), q, q, u, 1)
+    run, args = (
+        jax.jit(jax.vmap(thrown)),
+        split(jax.tree.map(jnp.asarray, (design, zero, ctrl))),
+    )
     world = lambda x: np.pad(
         np.asarray(x), ((0, 0), (1, 0), *((0, 0) for _ in x.shape[2:]))
     )
-    links, turned = arms.links, mujoco.MjModel.from_xml_path(file).body_iquat
-    assert np.allclose(turned, [1.0, 0.0, 0.0, 0.0]), "inertias are principal"
-    inertia = jnp.diagonal(links.inertia, axis1=-2, axis2=-1)
+    links = arms.links
     fields = {
         "body_pos": world(links.pos),
         "body_ipos": world(links.com),
         "body_mass": world(links.mass),
-        "body_inertia": world(inertia),
+        "body_inertia": world(links.inertia),
     }
-    zero = np.zeros((n, 2))
     job = Job(file, 0.01, 1, zero, zero, np.swapaxes(ctrl, 0, 1), fields)
-    return Cell(lambda: run(arg), job, True)
+    return Cell(lambda: run(*args), job, True)
 
 
 def payload(folder: pathlib.Path, rng, steps: int) -> Cell:
-    """Derivatives of three recordings by mass, center and inertia of a payload."""
+    """Derivatives of three recordings by mass, center and principal moments of a payload;
+    one-sided differences."""
     file = str(folder / "flexiv_rizon4" / "scene.xml")
-    robot = arm_payload.holding(file, "link7", arm_payload.GUESS)
-    robot = jax.tree.map(
-        lambda x: x.astype(jnp.float32) if x.dtype == jnp.float64 else x, robot
-    )
+    spec = holding(file)
+    model, robot = spec.compile(), eqsim.load_mjcf(spec)
+    low, high = np.asarray(robot.actuators.ctrl_range).T
+    wave = np.sin(0.005 * np.outer(np.arange(steps), rng.uniform(1.0, 3.0, 3)))
+    ctrl = 0.5 * (low + high) + 0.1 * wave.T[:, :, None] * (high - low)
+    ctrl = ctrl.astype(np.float32)
     link = robot.link("held").index
     where = lambda s: (s.links.mass, s.links.com, s.links.inertia)
-    low, high = np.asarray(robot.actuators.ctrl_range).T
-    ctrl = np.stack(
-        [
-            0.5 * (low + high)
-            + 0.1 * np.outer(np.sin(0.005 * rate * np.arange(steps)), high - low)
-            for rate in (1.0, 2.0, 3.0)
-        ]
-    ).astype(np.float32)
 
     def simulate(change, ctrl):
         mass, com, inertia = where(robot)
-        new = (
-            mass.at[link].add(change[0]),
-            com.at[link].add(change[1:4]),
-            inertia.at[link].add(_symmetric(change[4:])),
-        )
-        step = lambda state, u: (
-            PIPELINE.step(eqx.tree_at(where, robot, new), state, u),
-            state.q,
-        )
+        com, inertia = com.at[link].add(change[1:4]), inertia.at[link].add(change[4:])
+        new = eqx.tree_at(where, robot, (mass.at[link].add(change[0]), com, inertia))
+        step = lambda state, u: (PIPELINE.step(new, state, u), state.q)
         return eqsim.scan(step, PIPELINE.init(robot, ctrl[0]), ctrl)[1]
 
     run = jax.jit(jax.vmap(jax.jacfwd(simulate), (None, 0)))
-    zero, arg = jnp.zeros(10), jnp.asarray(ctrl)
-    spec = mujoco.MjSpec.from_file(file)
-    spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT
-    inertial = dict(mass=0.5, ipos=[0.0, 0.0, 0.05], inertia=[1e-3] * 3)
-    spec.body("link7").add_body(name="held", explicitinertial=True, **inertial)
-    model = spec.compile()
-    held = str(folder / "flexiv_rizon4" / "scene_payload.xml")
-    mass = np.tile(model.body_mass, (33, 1))
-    center = np.tile(model.body_ipos, (33, 1, 1))
-    inertia = np.tile(model.body_inertia, (33, 1, 1))
-    q, u = np.repeat(ctrl[:, 0], 11, axis=0), np.repeat(ctrl, 11, axis=0)
-    mass[1::11, -1] += EPS
+    zero, arg = jnp.zeros(7), jnp.asarray(ctrl)
+    mass, center, inertia = (
+        np.tile(x, (24, *(1 for _ in x.shape)))
+        for x in (model.body_mass, model.body_ipos, model.body_inertia)
+    )
+    mass[1::8, -1] += EPS
     for k in range(3):
-        center[2 + k :: 11, -1, k] += EPS
-        inertia[5 + k :: 11, -1, k] += EPS
+        center[2 + k :: 8, -1, k] += EPS
+        inertia[5 + k :: 8, -1, k] += EPS
     fields = {"body_mass": mass, "body_ipos": center, "body_inertia": inertia}
-    pathlib.Path(held).write_text(spec.to_xml())
-    zeros = np.zeros((33, model.nv))
-    job = Job(held, 0.005, 1, q, zeros, np.swapaxes(u, 0, 1), fields)
+    q, u = (np.repeat(x, 8, axis=0) for x in (ctrl[:, 0], ctrl))
+    job = Job(file, 0.005, 1, q, np.zeros((24, model.nv)), np.swapaxes(u, 0, 1), fields)
     return Cell(lambda: run(zero, arg), job, False)
-
-
-def _symmetric(values):
-    xx, yy, zz, xy, xz, yz = values
-    return jnp.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
 
 # Measuring.
