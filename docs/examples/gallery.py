@@ -6,15 +6,17 @@
 The ant, G1 and H1 need trained agents. If there is no run in the folder `--runs`, the agent is
 trained first: `eqsim train ppo ant`, about 8 minutes on two cores, and `eqsim train ppo
 g1_velocity` and `h1_velocity_rough`, less than 30 each, which need eqsim-locomotion and
-MuJoCo Menagerie.
+MuJoCo Menagerie, as the backflip does.
 """
 
 import argparse
 import io
+import os
 import pathlib
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
+import g1_flip
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -124,6 +126,14 @@ def h1(path: pathlib.Path, runs: pathlib.Path) -> None:
     write(path, pictures(env.sys, q, camera, (280, 280)), 3 * float(env.dt))
 
 
+def flip(path: pathlib.Path, runs: pathlib.Path) -> None:
+    """Unitree G1 does a backflip."""
+    scene = pathlib.Path(os.environ["EQSIM_MENAGERIE"]) / "unitree_g1" / "scene.xml"
+    robot, states, _ = g1_flip.flip(str(scene))
+    camera = Camera((-0.1, 0.0, 0.8), 3.4, 90.0, -8.0)
+    write(path, pictures(robot, states.q[10:115:2], camera, (280, 280)), 0.06)
+
+
 def ant(path: pathlib.Path, runs: pathlib.Path) -> None:
     """An ant that PPO trained to run."""
     env, policy = trained(runs, "ant")
@@ -231,7 +241,7 @@ def _plot(time, measured, simulated, title: str) -> Image.Image:
 
 
 PARTS: dict[str, Callable[[pathlib.Path, pathlib.Path], None]] = {
-    f.__name__: f for f in (robots, ant, g1, h1, meshes, swing_up, identification)
+    f.__name__: f for f in (robots, ant, g1, h1, flip, meshes, swing_up, identification)
 }
 
 
