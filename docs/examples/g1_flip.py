@@ -1,8 +1,8 @@
-"""A Unitree G1 does a backflip: iterative LQR replans every 20 ms to track drawn poses.
+"""A Unitree G1 does a backflip: iterative LQR replans every 20 ms to track keyframes.
 
     python docs/examples/g1_flip.py unitree_g1/scene.xml out/g1_flip.gif
 
-Planned with soft contacts of the feet alone, and simulated with all contacts of the file.
+The planner uses smoothed contacts of the feet only; the simulation uses all contacts.
 """
 
 import sys
@@ -19,39 +19,48 @@ from eqsim import control, kinematics
 from eqsim.render import Camera, images, write_gif
 
 
-DT, HORIZON, STEPS, LIFTS, LANDS = 0.02, 40, 130, 30, 60
+DT, STEPS, HORIZON, TAKEOFF, LANDING = 0.02, 130, 40, 30, 60
 JOINTS = "hip_pitch", "knee", "ankle_pitch", "shoulder_pitch", "elbow"
-# Time, angles of the joints, pitch of the pelvis: crouch, stretch, tuck, land, stand.
-POSES = """0 0 0 0 .2 1.28 0;  .36 -1.3 1.9 -.75 .6 .6 .3;  .42 -1.3 1.9 -.75 -.3 .6 .25;
-.48 -1.1 1.7 -.63 -1.4 .62 .15;  .54 -.68 1.1 -.28 -2.2 .7 -.04;  .6 .1 .05 .3 -2.4 .8 -.3;
-.7 -.7 .9 .1 -2 .73 -.75;  .85 -2.1 2.5 -.3 -1.05 .6 -1.9;  1 -2.1 2.5 -.3 -.56 .6 -4;
-1.2 -.7 .9 -.3 -.3 1 -5.85;  1.4 -1.1 1.6 -.6 -.6 1 -6;  1.9 -.2 .4 -.2 .2 1.28 -6.15;
-2.6 -.2 .4 -.2 .2 1.28 -6.28"""
+# Time, s; angles of these joints on both sides, and pitch of the pelvis, rad.
+KEYFRAMES = [
+    [0, 0, 0, 0, 0.2, 1.28, 0],
+    [0.36, -1.3, 1.9, -0.75, 0.6, 0.6, 0.3],
+    [0.42, -1.3, 1.9, -0.75, -0.3, 0.6, 0.25],
+    [0.48, -1.1, 1.7, -0.63, -1.4, 0.62, 0.15],
+    [0.54, -0.68, 1.1, -0.28, -2.2, 0.7, -0.04],
+    [0.6, 0.1, 0.05, 0.3, -2.4, 0.8, -0.3],
+    [0.7, -0.7, 0.9, 0.1, -2, 0.73, -0.75],
+    [0.85, -2.1, 2.5, -0.3, -1.05, 0.6, -1.9],
+    [1, -2.1, 2.5, -0.3, -0.56, 0.6, -4],
+    [1.2, -0.7, 0.9, -0.3, -0.3, 1, -5.85],
+    [1.4, -1.1, 1.6, -0.6, -0.6, 1, -6],
+    [1.9, -0.2, 0.4, -0.2, 0.2, 1.28, -6.15],
+    [2.6, -0.2, 0.4, -0.2, 0.2, 1.28, -6.2832],
+]
+# Heel and toe in the frame of a foot, m.
+SOLE = [[-0.05, 0.0, -0.035], [0.12, 0.0, -0.035]]
 
 
 def reference(robot: eqsim.System, stand: jax.Array) -> eqsim.State:
-    """Interpolate the poses: feet on the floor, and a ballistic flight in between."""
-    poses = np.array([row.split() for row in POSES.split(";")], float)
-    at = jnp.asarray(
-        PchipInterpolator(poses[:, 0], poses[:, 1:])(DT * np.arange(STEPS))
-    )
+    """Interpolate the keyframes: feet on the floor, and a ballistic flight in between."""
+    time, *angles = np.array(KEYFRAMES).T
+    at = PchipInterpolator(time, np.stack(angles, axis=1))(DT * np.arange(STEPS))
     q = jnp.tile(stand.at[:3].set(0.0), (STEPS, 1))
     for k, name in enumerate(JOINTS):
         for side in ("left", "right"):
-            q = q.at[:, robot.joint(f"{side}_{name}_joint").q.start].set(at[:, k])
-    q = q.at[:, 3].set(jnp.cos(at[:, 5] / 2)).at[:, 5].set(jnp.sin(at[:, 5] / 2))
-    foot = jax.vmap(lambda q: kinematics.forward(robot, q))(q)
-    pos, rot = (x[:, robot.link("left_ankle_roll_link").index] for x in foot)
-    ends = pos[:, None] + jnp.array([[-0.05, 0, -0.035], [0.12, 0, -0.035]]) @ rot.mT
-    q = q.at[:, 0].add(-ends[..., 0].mean(1)).at[:, 2].add(-ends[..., 2].min(1))
-    q, share = (
-        q.at[LANDS:, 0].add(-0.25),
-        jnp.linspace(0.0, 1.0, LANDS - LIFTS)[:, None],
-    )
+            q = q.at[:, robot.joint(f"{side}_{name}_joint").q].set(at[:, k : k + 1])
+    q = q.at[:, 3].set(np.cos(at[:, 5] / 2)).at[:, 5].set(np.sin(at[:, 5] / 2))
+    links = jax.vmap(lambda q: kinematics.forward(robot, q))(q)
+    pos, rot = (x[:, robot.link("left_ankle_roll_link").index] for x in links)
+    sole = pos[:, None] + jnp.asarray(SOLE, q.dtype) @ rot.mT
+    q = q.at[:, 0].add(-sole[..., 0].mean(1)).at[:, 2].add(-sole[..., 2].min(1))
+    q = q.at[LANDING:, 0].add(-0.25)
+    share = jnp.linspace(0.0, 1.0, LANDING - TAKEOFF, dtype=q.dtype)[:, None]
+    height = 4.905 * (DT * (LANDING - TAKEOFF)) ** 2 * share * (1.0 - share)
     com = jax.vmap(lambda q: kinematics.center_of_mass(robot, q))(q)
-    path = com[LIFTS] + share * (com[LANDS] - com[LIFTS])
-    rise = 4.905 * (DT * (LANDS - LIFTS)) ** 2 * share * (1.0 - share)
-    q = q.at[LIFTS:LANDS, :3].add((path - com[LIFTS:LANDS]).at[:, 2:].add(rise))
+    path = com[TAKEOFF, None] + share * (com[LANDING] - com[TAKEOFF])[None]
+    change = (path - com[TAKEOFF:LANDING]).at[:, 2:].add(height)
+    q = q.at[TAKEOFF:LANDING, :3].add(change)
     qd = jax.vmap(lambda a, b: kinematics.difference(robot, a, b))(q[:-1], q[1:]) / DT
     return jax.vmap(eqsim.State)(q, jnp.pad(qd, ((0, 1), (0, 0))), q[:, :0])
 
@@ -61,15 +70,17 @@ def flip(
 ) -> tuple[eqsim.System, eqsim.State, eqsim.State]:
     """Simulate the backflip; return the robot, its states, and the reference."""
     spec = mujoco.MjSpec.from_file(file)
-    robot, spec.option.timestep = eqsim.load_mjcf(spec), 0.005
+    robot = eqsim.load_mjcf(spec)
+    spec.option.timestep = 0.005
     for geom in spec.geoms:
         if geom.name != "floor" and not geom.parent.name.endswith("ankle_roll_link"):
             geom.contype = geom.conaffinity = 0
     wanted = reference(robot, robot.keyframe("stand").q)
-    light = [("ankle" in n or "wrist" in n) for n in robot.actuators.names]
-    places = [30, 30, 60, 60, 60, 60, *np.where(light, 1, 3)]
-    rates = [0.5, 0.5, 2, 0.3, 2, 0.3, *np.full(robot.nu, 0.01)]
-    weight = jnp.array([*places, *rates], jnp.float32)
+    light = [("ankle" in name or "wrist" in name) for name in robot.actuators.names]
+    # Position and rotation of the pelvis and angles, then their rates.
+    weight = [30, 30, 60, 60, 60, 60, *np.where(light, 1, 3)]
+    weight += [0.5, 0.5, 2, 0.3, 2, 0.3, *np.full(robot.nu, 0.01)]
+    weight = jnp.asarray(weight, wanted.q.dtype)
     cost = control.QuadraticCost(wanted, weight, 0.3, 4.0 * weight, wanted.q[:, 7:])
     soft, exact = eqsim.Generalized(smoothing=0.002), eqsim.Generalized()
     model = control.PipelineDynamics(soft, eqsim.load_mjcf(spec), 4)

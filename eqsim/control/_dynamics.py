@@ -383,7 +383,7 @@ class VectorDynamics(AbstractDynamics):
 
 
 class Timed(eqx.Module):
-    """A state and its time.
+    """A state and its time, which costs and constraints of `TimedDynamics` are given.
 
     **Arguments:**
 
@@ -396,9 +396,9 @@ class Timed(eqx.Module):
 
 
 class TimedDynamics(AbstractDynamics):
-    """Dynamics whose states, `Timed`, know their time, for costs that depend on it.
+    """Dynamics with the control step in the state, for costs that depend on time.
 
-    Tangent coordinates are those of the state.
+    States are `Timed`; tangent coordinates are those of the inner state.
 
     **Arguments:**
 

@@ -12,8 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._errors import check_count, check_shape
 from .._loops import scan
 from .._policies import AbstractController
-from ..model import State
-from ._dynamics import as_dynamics, where
+from ._dynamics import as_dynamics, Timed, TimedDynamics, where
 from ._ilqr import ILQR
 from ._iterations import open_loop
 from ._planners import AbstractPlanner, shifted
@@ -68,7 +67,8 @@ class MPC(AbstractController):
         the first one acts, the control within the limits that is nearest to zero does.
 
     With either, the plan begins at the state that `predict` computes for the time at
-    which its first action acts.
+    which its first action acts. For `TimedDynamics`, steps are counted from the call of
+    `init`, unless states are `Timed`.
 
     **Raises:** `ValueError` if the delay is negative or longer than the horizon, or the
     latency is negative.
@@ -89,7 +89,7 @@ class MPC(AbstractController):
                 f"`MPC.delay` must be from 0 to the horizon ({horizon}), got {self.delay}."
             )
 
-    def init(self, state: State, key: PRNGKeyArray) -> tuple[Any, Any]:
+    def init(self, state: Any, key: PRNGKeyArray) -> tuple[Any, Any]:
         """Compute the first plan.
 
         **Arguments:** as of `AbstractController`.
@@ -101,6 +101,8 @@ class MPC(AbstractController):
         zeros = jnp.zeros((T, nu), jax.tree.leaves(state)[0].dtype)
         actions = jax.vmap(self.problem.clip)(zeros)
         idle = jnp.tile(self.problem.clip(zeros[0])[None], (self.latency, 1))
+        if isinstance(self.problem.dynamics, TimedDynamics):
+            state = state if isinstance(state, Timed) else Timed(state)
         state = predict(self.problem.dynamics, state, idle)
         plan = open_loop(self.problem, state, actions), actions
         plan = _improved(self._first(), self.problem, state, plan, key)
@@ -118,7 +120,7 @@ class MPC(AbstractController):
         return self.planner
 
     def act(
-        self, memory: tuple[Any, Any], state: State, obs: Any, key: PRNGKeyArray
+        self, memory: tuple[Any, Any], state: Any, obs: Any, key: PRNGKeyArray
     ) -> tuple[tuple[Any, Any], Float[Array, " nu"]]:
         """Advance and improve the plan, and return its action.
 
@@ -126,11 +128,23 @@ class MPC(AbstractController):
         """
         del obs
         plan, pending = memory
-        start = predict(self.problem.dynamics, state, pending)
         plan = shifted(plan, 1)
+        if isinstance(plan[0], Timed) and not isinstance(state, Timed):
+            state = Timed(state, plan[0].step[0] - len(pending))
+        start = predict(self.problem.dynamics, state, pending)
+        plan = _from(start, plan)
         plan = _improved(self.planner, self.problem, start, plan, key)
         pending = jnp.concatenate([pending, plan[1][:1]])
         return (plan, pending[1:]), pending[self.latency]
+
+
+def _from(start, plan):
+    """Set the times of a plan that begins at a state."""
+    states, actions = plan
+    if not isinstance(states, Timed):
+        return plan
+    step = start.step + jnp.arange(len(states.step), dtype=start.step.dtype)
+    return Timed(states.state, step), actions
 
 
 def _back(plan):

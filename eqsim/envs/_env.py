@@ -32,8 +32,8 @@ class ResetOptions(eqx.Module):
         environments.
     - `patch`: row (level of difficulty) and column of the terrain to start on, for
         environments with `TerrainCurriculum`.
-    - `start`: where a task of a package starts, such as the frame of a reference motion,
-        or what its wrapper passes from the last episode (`AbstractCarryOver`).
+    - `start`: start of the episode for tasks that define one, such as the frame of a
+        reference motion, or the value that an `AbstractCarryOver` passes on.
     """
 
     q: Float[Array, " nq"] | None = None
@@ -94,7 +94,7 @@ def same_robot_options(
         )
     if options.start is not None:
         raise ValueError(
-            f"`options.start`: `{type(env).__name__}` knows no start but `q` and `qd`."
+            f"`options.start`: `{type(env).__name__}` has no such option. Pass `q` and `qd`."
         )
     check_start(env.sys, options)
     return options

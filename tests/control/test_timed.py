@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 import pytest
 
@@ -80,6 +81,24 @@ def test_robots_follow_trajectories():
     np.testing.assert_allclose(plan.states.state.q, height[:11], atol=1e-3)
     anneal = control.ILQR(max_steps=1, contact=control.Anneal(0.01, 0.0, 2))
     assert jnp.isfinite(anneal.solve(problem, state).value)
+
+
+@pytest.mark.parametrize("latency, delay", [(0, 0), (2, 0), (1, 2)])
+def test_mpc_counts_steps(latency, delay):
+    """A plan of all actions, followed exactly, is what replanning at each step finds."""
+    target = jnp.asarray(np.random.default_rng(1).normal(size=(30, 2)))
+    own, start = problem(target), jnp.array([0.3, -0.2])
+    policy = control.MPC(control.ILQR(max_steps=3), own, delay=delay, latency=latency)
+    memory, x, idle = policy.init(start, jr.key(0)), start, latency + delay
+    for k in range(6):
+        memory, action = policy.act(memory, x, None, jr.key(0))
+        plan, pending = memory
+        np.testing.assert_array_equal(plan[0].step, k + idle + jnp.arange(STEPS + 1))
+        now = control.Timed(x, k)
+        if not idle:
+            best = control.ILQR(max_steps=4).solve(own, now).actions[0]
+            np.testing.assert_allclose(action, best, atol=1e-8)
+        x = A @ x + B @ (action if k >= latency else 0.0 * action)
 
 
 def test_errors():

@@ -265,6 +265,7 @@ WRONG = {
     "train search rail --steps 9 --sweep sizes=1,2": "sizes",
     "train search rail --steps 9 --sweep rate": "--sweep learning_rate=1e-4,1e-3",
     "train search rail --steps 9 --option length": "--option start=2.5",
+    "train search rail --steps 9 --option a=1 --option a=2": "given twice",
     "train search rail --steps 9 --option lenth=2": "Cannot make 'rail'",
     "train search rail --steps 9 --randomize hrd": "'hard'",
     "train search rail --steps 9 --skills one_hot:5,least=3": "'least'",

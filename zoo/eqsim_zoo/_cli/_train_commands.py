@@ -380,7 +380,7 @@ def _run(request: Request, fields: dict[str, Any]) -> tuple[Run, str]:
     given = {k: x for k, x in given.items() if k in _OF_RUN or x is not None}
     if isinstance(start.agent, AbstractSkillAgent) and run.skills is None:
         given = {"skills": "one_hot:5"} | given
-    options = {**run.options, **dict(map(_env_option, request.option))}
+    options = {**run.options, **_env_options(request.option)}
     path = None if request.data is None else str(pathlib.Path(request.data).resolve())
     run = dataclasses.replace(
         run,
@@ -404,6 +404,20 @@ def _swept(text: str) -> tuple[str, list[float]]:
             f"`--sweep {text}` must be a field with numbers, such as `--sweep "
             "learning_rate=1e-4,1e-3`."
         ) from error
+
+
+def _env_options(texts: Sequence[str]) -> dict[str, Any]:
+    """Return options by name. The name of an existing file is stored as an absolute path, so
+    that a run can be resumed from another folder."""
+    options = {}
+    for text in texts:
+        name, value = _env_option(text)
+        if name in options:
+            raise CommandError(f"`--option {name}=` was given twice.")
+        if isinstance(value, str) and value and pathlib.Path(value).is_file():
+            value = str(pathlib.Path(value).resolve())
+        options[name] = value
+    return options
 
 
 def _env_option(text: str) -> tuple[str, Any]:

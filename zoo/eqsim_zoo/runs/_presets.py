@@ -54,8 +54,8 @@ def _walk(env: str, steps: int | float) -> Run:
 
 def _track(env: str, steps: int | float) -> Run:
     """Return settings for humanoids that track a motion: actions are small changes of its
-    angles, and no motion is symmetric. Batches are small, as what a batch can change is
-    limited by `target_kl`. Episodes start in a frame that depends on the last one, so that
+    angles, and no motion is symmetric. Batches are small, because `target_kl` limits
+    the policy change per batch. Episodes start in a frame that depends on the last one, so that
     resets cannot be computed in advance."""
     run = _walk(env, steps)
     changes = {
@@ -83,14 +83,9 @@ _TRACKERS = {"g1": 3_000_000}
 _CLIMBERS = {"go1": 6_000_000, "h1": 10_000_000}
 
 
-def _walker(env: str, default: int) -> Callable[..., Run]:
+def _legged(make: Callable[..., Run], env: str, default: int) -> Callable[..., Run]:
     """Return the preset of a legged robot, by default with so many steps."""
-    return lambda steps=default: _walk(env, steps)
-
-
-def _tracker(env: str, default: int) -> Callable[..., Run]:
-    """Return the preset of a humanoid that tracks a motion."""
-    return lambda steps=default: _track(env, steps)
+    return lambda steps=default: make(env, steps)
 
 
 def _balance_off_policy(steps: int | float = 40_000) -> Run:
@@ -211,15 +206,16 @@ _TABLE: dict[tuple[str, ...], Callable[..., Run]] = {
     ("ppo", "half_cheetah"): lambda steps=3_000_000: _locomotion("half_cheetah", steps),
     ("ppo", "ant"): lambda steps=3_000_000: _locomotion("ant", steps),
     **{
-        ("ppo", f"{k}_velocity"): _walker(f"{k}_velocity", n)
+        ("ppo", f"{k}_velocity"): _legged(_walk, f"{k}_velocity", n)
         for k, n in _WALKERS.items()
     },
     **{
-        ("ppo", f"{k}_velocity_rough"): _walker(f"{k}_velocity_rough", n)
+        ("ppo", f"{k}_velocity_rough"): _legged(_walk, f"{k}_velocity_rough", n)
         for k, n in _CLIMBERS.items()
     },
     **{
-        ("ppo", f"{k}_motion"): _tracker(f"{k}_motion", n) for k, n in _TRACKERS.items()
+        ("ppo", f"{k}_motion"): _legged(_track, f"{k}_motion", n)
+        for k, n in _TRACKERS.items()
     },
     ("sac", "inverted_pendulum"): _balance_off_policy,
     ("shac", "hopper"): _hop_through_physics,
