@@ -22,8 +22,8 @@ from ._go1_poses import (
 )
 from ._go1_rewards import JoystickWeights as JoystickWeights
 from ._humanoid_rewards import (
+    HumanoidTargets as HumanoidTargets,
     HumanoidWeights as HumanoidWeights,
-    Limits as Limits,
 )
 from ._humanoids import (
     AbstractHumanoid as AbstractHumanoid,
@@ -84,9 +84,9 @@ from ._randomization import (
     RandomLegged as RandomLegged,
 )
 from ._reading import (
-    Legged as Legged,
     legged_model as legged_model,
+    LeggedRobot as LeggedRobot,
+    LeggedSensors as LeggedSensors,
     read_legged as read_legged,
-    Reading as Reading,
 )
 from ._task import AbstractPlaygroundTask as AbstractPlaygroundTask

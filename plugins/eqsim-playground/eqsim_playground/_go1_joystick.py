@@ -9,18 +9,18 @@ from eqsim import AbstractPipeline, System
 
 from ._commands import AbstractCommands, Commands, is_moving
 from ._go1_rewards import gait, JoystickWeights, level, posture, torques
-from ._joystick import AbstractJoystick, Moment
+from ._joystick import AbstractJoystick, JoystickStep
 from ._joystick_rewards import effort, tracking
 from ._observation import JoystickNoise
 from ._pushes import AbstractPushes
-from ._reading import Legged, legged_model
+from ._reading import legged_model, LeggedRobot
 from ._task import converter, number, physics
 
 
 FEET = "FR", "FL", "RR", "RL"
 """Names of the feet: front and rear, right and left."""
 
-GO1 = Legged(
+GO1 = LeggedRobot(
     scene="locomotion/go1/xmls/scene_mjx_feetonly_flat_terrain.xml",
     keyframe="home",
     trunk="trunk",
@@ -82,7 +82,6 @@ class Go1Joystick(AbstractJoystick):
     - `joint_scale`: range of the factor of each initial joint angle.
     - `weights`, `noise`, `commands`: weights of the reward, scales of the noise, commands.
     - `pushes`: pushes of the trunk, `Pushes` or `Kicks`; None, the default, for none.
-    - `clock`: None; the feet of the Go1 have no rhythm.
     - `tracking_sigma`: width $\sigma$ of the tracking terms, m$^2$/s$^2$ and
         rad$^2$/s$^2$.
     - `foot_height`: target height of a swing, m.
@@ -92,7 +91,7 @@ class Go1Joystick(AbstractJoystick):
         Zakka et al., *MuJoCo Playground*, 2025. `Go1JoystickFlatTerrain`.
     """
 
-    about: ClassVar[Legged] = GO1
+    about: ClassVar[LeggedRobot] = GO1
     sys: System = eqx.field(converter=converter(go1_model), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=5)
@@ -103,12 +102,12 @@ class Go1Joystick(AbstractJoystick):
     noise: JoystickNoise = eqx.field(default_factory=JoystickNoise)
     commands: AbstractCommands = eqx.field(default_factory=Commands)
     pushes: AbstractPushes | None = None
-    clock: None = None
+    clock: None = eqx.field(init=False, default=None)
     tracking_sigma: Float[Array, ""] = number(0.25)
     foot_height: Float[Array, ""] = number(0.1)
     soft_limit: Float[Array, ""] = number(0.95)
 
-    def values(self, now: Moment) -> dict[str, Float[Array, ""]]:
+    def values(self, now: JoystickStep) -> dict[str, Float[Array, ""]]:
         """Compute the reward terms before weights, see `JoystickWeights`."""
         state, seen = now.state, now.seen
         moving = is_moving(state.command, 0.01)

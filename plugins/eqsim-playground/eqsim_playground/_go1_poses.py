@@ -14,20 +14,21 @@ from eqsim.spatial import positive_part
 from ._go1_joystick import GO1
 from ._go1_rewards import torques
 from ._joystick import scattered
-from ._joystick_rewards import beyond, effort
+from ._joystick_rewards import beyond, effort, soft_limits
 from ._observation import JoystickNoise, observed, sensed
-from ._reading import Legged, legged_model, read_legged, Reading
+from ._reading import legged_model, LeggedRobot, LeggedSensors, read_legged
 from ._task import (
     AbstractPlaygroundTask,
+    acceleration,
     clipped,
     converter,
+    default_of,
     hold,
-    made,
     number,
     Observation,
     physics,
+    weight_names,
     weighted,
-    with_sensors,
 )
 
 
@@ -77,10 +78,9 @@ class AbstractGo1Pose(AbstractPlaygroundTask):
     of the reward (`values`), and in the end of an episode (`ends`).
     """
 
-    about: eqx.AbstractClassVar[Legged]
+    about: eqx.AbstractClassVar[LeggedRobot]
     privileged: eqx.AbstractVar[bool]
     action_scale: eqx.AbstractVar[Float[Array, ""]]
-    weights: eqx.AbstractVar[eqx.Module]
     noise: eqx.AbstractVar[JoystickNoise]
     soft_limit: eqx.AbstractVar[Float[Array, ""]]
     power_limit: eqx.AbstractVar[Float[Array, ""]]
@@ -91,7 +91,7 @@ class AbstractGo1Pose(AbstractPlaygroundTask):
 
     @abc.abstractmethod
     def values(
-        self, state: PoseState, seen: Reading, action: Float[Array, " nu"]
+        self, state: PoseState, seen: LeggedSensors, action: Float[Array, " nu"]
     ) -> dict[str, Float[Array, ""]]:
         """Compute the reward terms before weights.
 
@@ -103,7 +103,7 @@ class AbstractGo1Pose(AbstractPlaygroundTask):
         """
 
     @abc.abstractmethod
-    def ends(self, seen: Reading) -> Bool[Array, ""]:
+    def ends(self, seen: LeggedSensors) -> Bool[Array, ""]:
         """Return true if the episode terminates."""
 
     @property
@@ -114,7 +114,7 @@ class AbstractGo1Pose(AbstractPlaygroundTask):
     @property
     def term_names(self) -> tuple[str, ...]:
         """The names of the weights that are not None, and `clip`."""
-        return *[k for k, x in vars(self.weights).items() if x is not None], "clip"
+        return *weight_names(self.weights), "clip"
 
     def begin(self, key: PRNGKeyArray, robot: State) -> tuple[PoseState, Observation]:
         """Start an episode in a state of the robot."""
@@ -136,28 +136,22 @@ class AbstractGo1Pose(AbstractPlaygroundTask):
         moved = PoseState(robot, key, ctrl, earlier, state.earlier_action)
         power = jnp.sum(jnp.abs(seen.torque * robot.qd[6:]))
         ended = self.ends(seen) | (power > self.power_limit)
-        values = self.values(moved, seen, action)
-        if "termination" in vars(self.weights):
-            values["termination"] = ended.astype(power.dtype)
+        values = {
+            **self.values(moved, seen, action),
+            **acceleration(self, robot, ctrl),
+            "termination": ended.astype(power.dtype),
+        }
         terms = clipped(weighted(self.weights, values, self.dt))
         obs = self._observe(key_noise, moved, seen)
         return PoseState(robot, key, ctrl, action, earlier), obs, terms, ended
 
-    def acceleration(self, state: PoseState) -> dict[str, Float[Array, ""]]:
-        """Compute the term `dof_acc`, if it has a weight."""
-        if vars(self.weights)["dof_acc"] is None:
-            return {}
-        pipeline = with_sensors(self.pipeline)
-        solved = pipeline.solve(self.sys, state.robot, state.ctrl)
-        return {"dof_acc": jnp.sum(solved.qdd[6:] ** 2)}
-
     def beyond_limits(self, robot: State) -> Float[Array, ""]:
         """Compute the term `dof_pos_limits`."""
-        low, high = self.sys.joints.range[1:].T
-        middle, half = 0.5 * (low + high), 0.5 * self.soft_limit * (high - low)
-        return beyond(robot.q[7:], middle - half, middle + half)
+        return beyond(
+            robot.q[7:], soft_limits(self.sys.joints.range[1:], self.soft_limit)
+        )
 
-    def _observe(self, key, state: PoseState, seen: Reading) -> Observation:
+    def _observe(self, key, state: PoseState, seen: LeggedSensors) -> Observation:
         parts = {
             **sensed(seen, state.robot, self.default_pose),
             "last_action": state.last_action,
@@ -182,6 +176,7 @@ class GetupWeights(eqx.Module):
     - `torques`: $|\tau| + \sum_j |\tau_j|$
     - `dof_acc`: $|\ddot q|^2$; None to leave it out
     - `dof_vel`: $\sum_j \max(|\dot q_j| - 2 \pi, 0)^2$
+    - `termination`: 1 if the episode terminates; None, the default, to leave it out
     """
 
     orientation: Float[Array, ""] = number(1.0)
@@ -193,6 +188,7 @@ class GetupWeights(eqx.Module):
     torques: Float[Array, ""] = number(-1e-5)
     dof_acc: Float[Array, ""] | None = number(-2.5e-7)
     dof_vel: Float[Array, ""] = number(-0.1)
+    termination: Float[Array, ""] | None = number(None)
 
 
 class Go1Getup(AbstractGo1Pose):
@@ -232,7 +228,7 @@ class Go1Getup(AbstractGo1Pose):
         Zakka et al., *MuJoCo Playground*, 2025. `Go1Getup`.
     """
 
-    about: ClassVar[Legged] = GETUP
+    about: ClassVar[LeggedRobot] = GETUP
     sys: System = eqx.field(
         converter=converter(lambda: legged_model(GETUP)), default=None
     )
@@ -241,8 +237,8 @@ class Go1Getup(AbstractGo1Pose):
     settle_steps: int = eqx.field(static=True, default=125)
     privileged: bool = eqx.field(static=True, default=False)
     action_scale: Float[Array, ""] = number(0.5)
-    weights: GetupWeights = made(GetupWeights)
-    noise: JoystickNoise = made(JoystickNoise)
+    weights: GetupWeights = default_of(GetupWeights)
+    noise: JoystickNoise = default_of(JoystickNoise)
     drop: Float[Array, ""] = number(0.6)
     height: Float[Array, ""] = number(0.275)
     soft_limit: Float[Array, ""] = number(0.95)
@@ -271,12 +267,12 @@ class Go1Getup(AbstractGo1Pose):
         """Return the present joint angles, rad."""
         return state.robot.q[7:]
 
-    def ends(self, seen: Reading) -> Bool[Array, ""]:
+    def ends(self, seen: LeggedSensors) -> Bool[Array, ""]:
         """Return false: episodes end by `power_limit` only."""
         return jnp.zeros((), bool)
 
     def values(
-        self, state: PoseState, seen: Reading, action: Float[Array, " nu"]
+        self, state: PoseState, seen: LeggedSensors, action: Float[Array, " nu"]
     ) -> dict[str, Float[Array, ""]]:
         """Compute the reward terms before weights, see `GetupWeights`."""
         robot = state.robot
@@ -297,7 +293,6 @@ class Go1Getup(AbstractGo1Pose):
             "action_rate": jnp.sum((action - last) ** 2) + jnp.sum(bend**2),
             "torques": torques(seen.torque),
             "dof_pos_limits": self.beyond_limits(robot),
-            **self.acceleration(state),
             "dof_vel": jnp.sum(fast**2),
         }
 
@@ -368,7 +363,7 @@ class Go1Stand(AbstractGo1Pose):
         Zakka et al., *MuJoCo Playground*, 2025. `Go1Handstand`, `Go1Footstand`.
     """
 
-    about: ClassVar[Legged] = STAND
+    about: ClassVar[LeggedRobot] = STAND
     sys: System = eqx.field(
         converter=converter(lambda: legged_model(STAND)), default=None
     )
@@ -376,8 +371,8 @@ class Go1Stand(AbstractGo1Pose):
     frame_skip: int = eqx.field(static=True, default=5)
     privileged: bool = eqx.field(static=True, default=False)
     action_scale: Float[Array, ""] = number(0.3)
-    weights: StandWeights = made(StandWeights)
-    noise: JoystickNoise = made(JoystickNoise, joint_pos=0.01)
+    weights: StandWeights = default_of(StandWeights)
+    noise: JoystickNoise = default_of(JoystickNoise, joint_pos=0.01)
     crouch: Float[Array, ""] = number(0.0)
     height: Float[Array, ""] = number(0.55)
     forward: Float[Array, "3"] = number((0.0, 0.0, -1.0))
@@ -400,12 +395,12 @@ class Go1Stand(AbstractGo1Pose):
         """Return the last targets, rad."""
         return state.ctrl
 
-    def ends(self, seen: Reading) -> Bool[Array, ""]:
+    def ends(self, seen: LeggedSensors) -> Bool[Array, ""]:
         """Return true if the robot is upside down, or its front legs touch the floor."""
         return (seen.up[2] < -0.25) | seen.found(self.about.fatal)
 
     def values(
-        self, state: PoseState, seen: Reading, action: Float[Array, " nu"]
+        self, state: PoseState, seen: LeggedSensors, action: Float[Array, " nu"]
     ) -> dict[str, Float[Array, ""]]:
         """Compute the reward terms before weights, see `StandWeights`."""
         q, qd = state.robot.q, state.robot.qd
@@ -419,7 +414,6 @@ class Go1Stand(AbstractGo1Pose):
             **effort(seen.torque, qd[6:], action, state.last_action),
             "torques": jnp.sum(seen.torque**2),
             "dof_pos_limits": self.beyond_limits(state.robot),
-            **self.acceleration(state),
             "pose": jnp.sum(self.pose_weights * off**2),
             "stay_still": jnp.sum(qd[:2] ** 2) + qd[5] ** 2,
         }

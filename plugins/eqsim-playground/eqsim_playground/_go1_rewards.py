@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float
 from eqsim.spatial import safe_sqrt
 
 from ._joystick_rewards import beyond, clearance, swing_error
-from ._reading import Reading
+from ._reading import LeggedSensors
 from ._task import number
 
 
@@ -57,7 +57,7 @@ class JoystickWeights(eqx.Module):
     feet_air_time: Float[Array, ""] = number(0.1)
 
 
-def level(seen: Reading) -> dict[str, Float[Array, ""]]:
+def level(seen: LeggedSensors) -> dict[str, Float[Array, ""]]:
     """Compute the terms for a trunk that is level and does not move up and down."""
     return {
         "lin_vel_z": seen.world_velocity[2] ** 2,
@@ -76,7 +76,7 @@ def posture(
     weight = jnp.tile(jnp.asarray([1.0, 1.0, 0.1], angles.dtype), 4)
     off = angles - default
     return {
-        "dof_pos_limits": beyond(angles, *limits.T),
+        "dof_pos_limits": beyond(angles, limits),
         "pose": jnp.exp(-jnp.sum(weight * off**2)),
         "stand_still": jnp.where(moving, 0.0, jnp.sum(jnp.abs(off))),
     }
@@ -88,7 +88,7 @@ def torques(torque: Float[Array, " nu"]) -> Float[Array, ""]:
 
 
 def gait(
-    seen: Reading,
+    seen: LeggedSensors,
     air_time: Float[Array, "4"],
     swing_peak: Float[Array, "4"],
     landed: Bool[Array, "4"],

@@ -7,8 +7,8 @@ from jaxtyping import Array, Bool, Float
 from eqsim.spatial import positive_part, safe_sqrt
 
 from ._commands import is_moving
-from ._joystick_rewards import beyond, clearance, swing_error
-from ._reading import Reading
+from ._joystick_rewards import beyond, clearance, soft_limits, swing_error
+from ._reading import LeggedSensors
 from ._task import number
 
 
@@ -33,7 +33,7 @@ class HumanoidWeights(eqx.Module):
     - `feet_air_time`: $\sum_i f_i \min(t_i - t_-, t_+ - t_-)$
     - `feet_slip`: $|\bar v_{xy}| \sum_i k_i$
     - `feet_height`: $\sum_i f_i (p_i / h - 1)^2$
-    - `feet_phase`: $\exp(-\sum_i (z_i - h\,s(1 - |\phi_i|/\pi))^2 / 0.01)$,
+    - `feet_phase`: $\exp(-\sum_i (z_i - h\,s(1 - |\phi_i|/\pi))^2 / \sigma_\phi)$,
         $s(x) = 3 x^2 - 2 x^3$
     - `alive`: 1
     - `stand_still`: $\sum_j |q_j - q_{0j}|$ while the command is short, else 0
@@ -76,7 +76,7 @@ class HumanoidWeights(eqx.Module):
     feet_distance: Float[Array, ""] | None = number(None)
 
 
-class Limits(eqx.Module):
+class HumanoidTargets(eqx.Module):
     r"""Targets and thresholds of the terms.
 
     **Arguments:**
@@ -86,7 +86,7 @@ class Limits(eqx.Module):
     - `foot_height`, `base_height`: target heights of a swing, $h$, and of the root, $z_0$, m.
     - `soft_limit`: soft joint limits as a fraction of the range, about its center.
     - `air_time`: $t_-$ and $t_+$, s.
-    - `phase_width`: width of `feet_phase`, m$^2$.
+    - `phase_width`: width $\sigma_\phi$ of `feet_phase`, m$^2$.
     - `still`: length of a command below which the robot should stand.
     - `lateral`: lateral velocity, m/s, above which the hips have other weights.
     """
@@ -111,8 +111,8 @@ def phase_height(
 
 
 def feet(
-    seen: Reading,
-    limits: Limits,
+    seen: LeggedSensors,
+    targets: HumanoidTargets,
     phase: Float[Array, "2"],
     air_time: Float[Array, "2"],
     swing_peak: Float[Array, "2"],
@@ -126,7 +126,7 @@ def feet(
     - `air_time`, `swing_peak`: air time, s, and largest height during it, m.
     - `landed`: true for feet that touch for the first time after a swing.
     """
-    height, (least, most) = limits.foot_height, limits.air_time
+    height, (least, most) = targets.foot_height, targets.air_time
     off = seen.feet_height - phase_height(phase, height)
     # The smaller one of time and limit.
     flight = (most - least) - positive_part(most - air_time)
@@ -136,7 +136,7 @@ def feet(
         "feet_air_time": jnp.sum(jnp.where(landed, flight, 0.0)),
         "feet_slip": slip * jnp.sum(seen.contact.astype(slip.dtype)),
         "feet_height": swing_error(swing_peak, landed, height),
-        "feet_phase": jnp.exp(-jnp.sum(off**2) / limits.phase_width),
+        "feet_phase": jnp.exp(-jnp.sum(off**2) / targets.phase_width),
     }
 
 
@@ -144,16 +144,15 @@ def posture(
     angles: Float[Array, " nu"],
     default: Float[Array, " nu"],
     joint_range: Float[Array, "nu 2"],
-    limits: Limits,
+    targets: HumanoidTargets,
     command: Float[Array, "3"],
     weights: Float[Array, " nu"],
 ) -> dict[str, Float[Array, ""]]:
     """Compute the terms of all joint angles; `weights` are those of `pose`."""
-    off, (low, high) = angles - default, joint_range.T
-    middle, half = 0.5 * (low + high), 0.5 * limits.soft_limit * (high - low)
-    moving = is_moving(command, limits.still)
+    off = angles - default
+    moving = is_moving(command, targets.still)
     return {
         "stand_still": jnp.where(moving, 0.0, jnp.sum(jnp.abs(off))),
-        "dof_pos_limits": beyond(angles, middle - half, middle + half),
+        "dof_pos_limits": beyond(angles, soft_limits(joint_range, targets.soft_limit)),
         "pose": jnp.sum(weights * off**2),
     }

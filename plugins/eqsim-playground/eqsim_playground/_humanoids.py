@@ -11,13 +11,13 @@ from eqsim import AbstractPipeline, System
 from eqsim.spatial import positive_part, safe_sqrt
 
 from ._commands import AbstractCommands, is_moving, UniformCommands
-from ._humanoid_rewards import feet, HumanoidWeights, Limits, posture
-from ._joystick import AbstractJoystick, GaitClock, Moment
+from ._humanoid_rewards import feet, HumanoidTargets, HumanoidWeights, posture
+from ._joystick import AbstractJoystick, GaitClock, JoystickStep
 from ._joystick_rewards import effort, tracking
 from ._observation import JoystickNoise
 from ._pushes import AbstractPushes, Kicks
-from ._reading import Legged, legged_model
-from ._task import converter, index, made, number, physics, with_sensors
+from ._reading import legged_model, LeggedRobot
+from ._task import acceleration, converter, default_of, index, number, physics
 
 
 _SIDES = "left", "right"
@@ -31,7 +31,7 @@ _PRIVILEGED = (
 )
 _FEET_COLLISION = "left_foot_right_foot_found"
 _HANDS = "left_hand_left_thigh_found", "right_hand_right_thigh_found"
-G1 = Legged(
+G1 = LeggedRobot(
     scene="locomotion/g1/xmls/scene_mjx_feetonly_flat_terrain.xml",
     keyframe="knees_bent",
     trunk="torso_link",
@@ -50,7 +50,7 @@ G1 = Legged(
     hips=tuple(f"{s}_hip_{axis}_joint" for s in _SIDES for axis in ("roll", "yaw")),
     knees=tuple(f"{s}_knee_joint" for s in _SIDES),
 )
-T1 = Legged(
+T1 = LeggedRobot(
     scene="locomotion/t1/xmls/scene_mjx_feetonly_flat_terrain.xml",
     keyframe="home",
     trunk="Trunk",
@@ -69,7 +69,7 @@ T1 = Legged(
     ),
     knees=("Left_Knee_Pitch", "Right_Knee_Pitch"),
 )
-BERKELEY = Legged(
+BERKELEY = LeggedRobot(
     scene="locomotion/berkeley_humanoid/xmls/scene_mjx_feetonly_flat_terrain.xml",
     keyframe="home",
     trunk="torso",
@@ -106,7 +106,7 @@ class AbstractHumanoid(AbstractJoystick):
     """
 
     weights: eqx.AbstractVar[HumanoidWeights]
-    limits: eqx.AbstractVar[Limits]
+    targets: eqx.AbstractVar[HumanoidTargets]
     pose_weights: eqx.AbstractVar[Float[Array, " nu"]]
 
     def __check_init__(self):
@@ -115,58 +115,53 @@ class AbstractHumanoid(AbstractJoystick):
                 f"`clock` of a humanoid must be a `GaitClock`, got {self.clock!r}."
             )
 
-    def shared_values(self, now: Moment) -> dict[str, Float[Array, ""]]:
+    def shared_values(self, now: JoystickStep) -> dict[str, Float[Array, ""]]:
         """Compute the terms that humanoids share, before weights; see
         `HumanoidWeights`."""
-        state, seen, limits = now.state, now.seen, self.limits
+        state, seen, targets = now.state, now.seen, self.targets
         assert state.phase is not None
         robot, command = state.robot, state.command
         angles, rates = robot.q[7:], robot.qd[6:]
         return {
-            **tracking(seen, command, limits.tracking_sigma),
-            "base_height": (robot.q[2] - limits.base_height) ** 2,
+            **tracking(seen, command, targets.tracking_sigma),
+            "base_height": (robot.q[2] - targets.base_height) ** 2,
             "torques": jnp.sum(jnp.abs(seen.torque)),
             **effort(seen.torque, rates, now.action, state.last_action),
             **feet(
-                *(seen, limits, state.phase.angle, state.air_time),
+                *(seen, targets, state.phase.angle, state.air_time),
                 *(state.swing_peak, now.landed),
             ),
             **posture(
-                *(angles, self.default_pose, self.sys.joints.range[1:], limits),
+                *(angles, self.default_pose, self.sys.joints.range[1:], targets),
                 *(command, self.pose_weights),
             ),
             "alive": jnp.ones((), angles.dtype),
             "termination": now.terminated.astype(angles.dtype),
             "joint_deviation_knee": jnp.sum(self.deviation(now, self.about.knees)),
+            **acceleration(self, robot, now.ctrl, now.external),
         }
 
     def masked_values(
-        self, now: Moment, shared: dict[str, Float[Array, ""]]
+        self, now: JoystickStep, shared: dict[str, Float[Array, ""]]
     ) -> dict[str, Float[Array, ""]]:
         """Compute terms that count only for some commands, before weights."""
-        command, limits = now.state.command, self.limits
-        walks = is_moving(command, limits.still)
+        command, targets = now.state.command, self.targets
+        walks = is_moving(command, targets.still)
         hips = jnp.sum(self.deviation(now, self.about.hips))
         return {
             "feet_air_time": jnp.where(walks, shared["feet_air_time"], 0.0),
             "joint_deviation_hip": jnp.where(
-                jnp.abs(command[1]) > limits.lateral, hips, 0.0
+                jnp.abs(command[1]) > targets.lateral, hips, 0.0
             ),
         }
 
-    def deviation(self, now: Moment, names: tuple[str, ...]) -> Float[Array, " n"]:
+    def deviation(
+        self, now: JoystickStep, names: tuple[str, ...]
+    ) -> Float[Array, " n"]:
         """Return how far joints are from the default pose, rad."""
         known = self.sys.joints.names
         places = np.array([index(known, name, "joint") - 1 for name in names])
         return jnp.abs(now.state.robot.q[7:] - self.default_pose)[places]
-
-    def acceleration(self, now: Moment) -> dict[str, Float[Array, ""]]:
-        """Compute the term `dof_acc`, if it has a weight."""
-        if self.weights.dof_acc is None:
-            return {}
-        pipeline = with_sensors(self.pipeline)
-        solved = pipeline.solve(self.sys, now.state.robot, now.ctrl, now.external)
-        return {"dof_acc": jnp.sum(solved.qdd[6:] ** 2)}
 
 
 class G1Joystick(AbstractHumanoid):
@@ -197,8 +192,8 @@ class G1Joystick(AbstractHumanoid):
     - `privileged`: true to observe `privileged_state` as well.
     - `action_scale`: scale $s$ of actions, rad.
     - `joint_scale`: range of the factor of each initial joint angle.
-    - `weights`, `limits`, `noise`, `commands`: weights of the reward and numbers in it, scales
-        of the noise, commands.
+    - `weights`, `targets`: weights of the reward, targets and thresholds of its terms.
+    - `noise`, `commands`: scales of the noise, commands.
     - `pushes`: `Kicks`, `Pushes`, or None.
     - `clock`: the rhythm of the feet.
     - `pose_weights`: weights $w$ of the joints in `pose`.
@@ -210,14 +205,14 @@ class G1Joystick(AbstractHumanoid):
         Zakka et al., *MuJoCo Playground*, 2025. `G1JoystickFlatTerrain`.
     """
 
-    about: ClassVar[Legged] = G1
+    about: ClassVar[LeggedRobot] = G1
     sys: System = eqx.field(converter=converter(lambda: legged_model(G1)), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=10)
     privileged: bool = eqx.field(static=True, default=False)
     action_scale: Float[Array, ""] = number(0.5)
     joint_scale: Float[Array, "2"] = number((0.5, 1.5))
-    weights: HumanoidWeights = made(
+    weights: HumanoidWeights = default_of(
         HumanoidWeights,
         tracking_ang_vel=0.75,
         orientation=-2.0,
@@ -227,25 +222,25 @@ class G1Joystick(AbstractHumanoid):
         collision=-0.1,
         contact_force=-0.01,
     )
-    limits: Limits = made(Limits, foot_height=0.15, still=0.01)
-    noise: JoystickNoise = made(JoystickNoise)
-    commands: AbstractCommands = made(UniformCommands)
-    pushes: AbstractPushes | None = made(Kicks)
-    clock: GaitClock | None = made(GaitClock)
+    targets: HumanoidTargets = default_of(HumanoidTargets, foot_height=0.15, still=0.01)
+    noise: JoystickNoise = default_of(JoystickNoise)
+    commands: AbstractCommands = default_of(UniformCommands)
+    pushes: AbstractPushes | None = default_of(Kicks)
+    clock: GaitClock | None = default_of(GaitClock)
     pose_weights: Float[Array, " nu"] = number((1.0,) * 29)
     upright: Float[Array, "3"] = number((0.073, 0.0, 1.0))
     hip_factors: Float[Array, "2"] = number((2.0, 4.0))
     max_contact_force: Float[Array, ""] = number(500.0)
 
-    def values(self, now: Moment) -> dict[str, Float[Array, ""]]:
+    def values(self, now: JoystickStep) -> dict[str, Float[Array, ""]]:
         """Compute the reward terms before weights."""
-        seen, command, limits = now.seen, now.state.command, self.limits
+        seen, command, targets = now.seen, now.state.command, self.targets
         shared, read = self.shared_values(now), seen.sensors
         velocity, rate = seen.world_velocity, seen.world_rate
         moving = is_moving(velocity[:2], 0.1) | (jnp.abs(rate[2]) > 0.1)
         moving = moving | is_moving(command, 0.01)
         aside, along = self.hip_factors
-        hips = jnp.where(command[1] > limits.lateral, aside, along)
+        hips = jnp.where(command[1] > targets.lateral, aside, along)
         force = jnp.stack([read[f"{side}_foot_force"][2] for side in _SIDES])
         return {
             **shared,
@@ -254,7 +249,6 @@ class G1Joystick(AbstractHumanoid):
             "orientation": jnp.sum((seen.up - self.upright) ** 2),
             "feet_phase": jnp.where(moving, shared["feet_phase"], 0.0),
             "joint_deviation_hip": hips * jnp.sum(self.deviation(now, G1.hips)),
-            **self.acceleration(now),
             "collision": seen.found(_HANDS).astype(force.dtype),
             "contact_force": jnp.sum(
                 positive_part(jnp.abs(force) - self.max_contact_force)
@@ -287,14 +281,14 @@ class T1Joystick(AbstractHumanoid):
         Zakka et al., *MuJoCo Playground*, 2025. `T1JoystickFlatTerrain`.
     """
 
-    about: ClassVar[Legged] = T1
+    about: ClassVar[LeggedRobot] = T1
     sys: System = eqx.field(converter=converter(lambda: legged_model(T1)), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=10)
     privileged: bool = eqx.field(static=True, default=False)
     action_scale: Float[Array, ""] = number(1.0)
     joint_scale: Float[Array, "2"] = number((0.5, 1.5))
-    weights: HumanoidWeights = made(
+    weights: HumanoidWeights = default_of(
         HumanoidWeights,
         alive=0.25,
         joint_deviation_hip=-0.1,
@@ -302,19 +296,19 @@ class T1Joystick(AbstractHumanoid):
         collision=-1.0,
         feet_distance=-1.0,
     )
-    limits: Limits = made(Limits, base_height=0.665)
-    noise: JoystickNoise = made(JoystickNoise)
-    commands: AbstractCommands = made(
+    targets: HumanoidTargets = default_of(HumanoidTargets, base_height=0.665)
+    noise: JoystickNoise = default_of(JoystickNoise)
+    commands: AbstractCommands = default_of(
         UniformCommands, (-1.0, -0.8, -1.0), (1.0, 0.8, 1.0)
     )
-    pushes: AbstractPushes | None = made(Kicks, (0.1, 1.0))
-    clock: GaitClock | None = made(GaitClock, (1.25, 1.75), rests=True)
+    pushes: AbstractPushes | None = default_of(Kicks, (0.1, 1.0))
+    clock: GaitClock | None = default_of(GaitClock, (1.25, 1.75), rests=True)
     pose_weights: Float[Array, " nu"] = number(
         (1.0, 1.0, *(0.1, 1.0, 1.0, 1.0) * 2, 1.0, *(0.01, 1.0, 1.0) * 4)
     )
     feet_distance: Float[Array, "2"] = number((0.2, 0.1))
 
-    def values(self, now: Moment) -> dict[str, Float[Array, ""]]:
+    def values(self, now: JoystickStep) -> dict[str, Float[Array, ""]]:
         """Compute the reward terms before weights."""
         seen, shared = now.seen, self.shared_values(now)
         left, right = seen.feet_position[:, :2]
@@ -330,7 +324,6 @@ class T1Joystick(AbstractHumanoid):
             "lin_vel_z": seen.velocity[2] ** 2,
             "ang_vel_xy": jnp.sum(seen.gyro[:2] ** 2),
             "orientation": jnp.sum(seen.up[:2] ** 2),
-            **self.acceleration(now),
             "dof_vel": jnp.sum(now.state.robot.qd[6:] ** 2),
             "collision": seen.found((_FEET_COLLISION,)).astype(apart.dtype),
             "feet_distance": most - positive_part(most - lacking),
@@ -358,7 +351,7 @@ class BerkeleyHumanoidJoystick(AbstractHumanoid):
         Zakka et al., *MuJoCo Playground*, 2025. `BerkeleyHumanoidJoystickFlatTerrain`.
     """
 
-    about: ClassVar[Legged] = BERKELEY
+    about: ClassVar[LeggedRobot] = BERKELEY
     sys: System = eqx.field(
         converter=converter(lambda: legged_model(BERKELEY)), default=None
     )
@@ -367,21 +360,23 @@ class BerkeleyHumanoidJoystick(AbstractHumanoid):
     privileged: bool = eqx.field(static=True, default=False)
     action_scale: Float[Array, ""] = number(0.5)
     joint_scale: Float[Array, "2"] = number((0.5, 1.5))
-    weights: HumanoidWeights = made(
+    weights: HumanoidWeights = default_of(
         HumanoidWeights, torques=-2.5e-5, action_rate=-0.01, termination=-1.0
     )
-    limits: Limits = made(Limits, tracking_sigma=0.5, foot_height=0.1)
-    noise: JoystickNoise = made(
+    targets: HumanoidTargets = default_of(
+        HumanoidTargets, tracking_sigma=0.5, foot_height=0.1
+    )
+    noise: JoystickNoise = default_of(
         JoystickNoise, joint_pos=(0.03, 0.03, 0.03, 0.05, 0.08, 0.03) * 2
     )
-    commands: AbstractCommands = made(
+    commands: AbstractCommands = default_of(
         UniformCommands, (-1.0, -1.0, -1.0), (1.0, 1.0, 1.0)
     )
-    pushes: AbstractPushes | None = made(Kicks)
-    clock: GaitClock | None = made(GaitClock)
+    pushes: AbstractPushes | None = default_of(Kicks)
+    clock: GaitClock | None = default_of(GaitClock)
     pose_weights: Float[Array, " nu"] = number((1.0, 1.0, 0.01, 0.01, 1.0, 1.0) * 2)
 
-    def values(self, now: Moment) -> dict[str, Float[Array, ""]]:
+    def values(self, now: JoystickStep) -> dict[str, Float[Array, ""]]:
         """Compute the reward terms before weights."""
         seen, shared = now.seen, self.shared_values(now)
         return {

@@ -17,7 +17,7 @@ from eqsim.spatial import multiply
 from ._commands import AbstractCommands, is_moving
 from ._observation import JoystickNoise, observed, sensed
 from ._pushes import AbstractPushes, PushState
-from ._reading import Legged, legged_model, read_legged, Reading
+from ._reading import legged_model, LeggedRobot, LeggedSensors, read_legged
 from ._task import (
     AbstractPlaygroundTask,
     between,
@@ -26,6 +26,7 @@ from ._task import (
     index,
     number,
     Observation,
+    weight_names,
     weighted,
 )
 
@@ -99,8 +100,8 @@ class JoystickState(eqx.Module):
     phase: GaitPhase | None = None
 
 
-class Moment(NamedTuple):
-    """What is known at the end of a control step, from which reward and observation are
+class JoystickStep(NamedTuple):
+    """Quantities of one control step, from which reward terms and the observation are
     computed.
 
     - `state`: the state of the task, with the new state of the robot, but the command,
@@ -115,7 +116,7 @@ class Moment(NamedTuple):
     """
 
     state: JoystickState
-    seen: Reading
+    seen: LeggedSensors
     ctrl: Float[Array, " nu"]
     external: Float[Array, "nlink 6"] | None
     action: Float[Array, " nu"]
@@ -131,18 +132,17 @@ class AbstractJoystick(AbstractPlaygroundTask):
     the values of their fields.
     """
 
-    about: eqx.AbstractClassVar[Legged]
+    about: eqx.AbstractClassVar[LeggedRobot]
     privileged: eqx.AbstractVar[bool]
     action_scale: eqx.AbstractVar[Float[Array, ""]]
     joint_scale: eqx.AbstractVar[Float[Array, "2"]]
-    weights: eqx.AbstractVar[eqx.Module]
     noise: eqx.AbstractVar[JoystickNoise]
     commands: eqx.AbstractVar[AbstractCommands]
     pushes: eqx.AbstractVar[AbstractPushes | None]
     clock: eqx.AbstractVar[GaitClock | None]
 
     @abc.abstractmethod
-    def values(self, now: Moment) -> dict[str, Float[Array, ""]]:
+    def values(self, now: JoystickStep) -> dict[str, Float[Array, ""]]:
         """Compute the reward terms before weights."""
 
     @property
@@ -159,8 +159,7 @@ class AbstractJoystick(AbstractPlaygroundTask):
     def term_names(self) -> tuple[str, ...]:
         """The names of the weights that are not None, and `clip` if the reward is
         clipped."""
-        names = [name for name, x in vars(self.weights).items() if x is not None]
-        return *names, *(("clip",) if self.about.clipped else ())
+        return *weight_names(self.weights), *(("clip",) if self.about.clipped else ())
 
     def reflection(self) -> Reflection:
         """Return the reflection of observations (`state`) and actions, for the robot of
@@ -210,7 +209,7 @@ class AbstractJoystick(AbstractPlaygroundTask):
         ctrl = robot.q[7:]
         seen = read_legged(self.about, self.pipeline, self.sys, robot, ctrl)
         fallen = jnp.zeros((), bool)
-        now = Moment(state, seen, ctrl, None, action, still, no, fallen)
+        now = JoystickStep(state, seen, ctrl, None, action, still, no, fallen)
         return state, self.observe(keys[4], now)
 
     def advance(
@@ -220,13 +219,13 @@ class AbstractJoystick(AbstractPlaygroundTask):
     ]:
         """Take one control step."""
         keys = jr.split(state.key, 5)
-        now = self._moment(keys[:2], state, action)
+        now = self._take_step(keys[:2], state, action)
         terms = weighted(self.weights, self.values(now), self.dt)
         terms = clipped(terms) if self.about.clipped else terms
         new = self._remember(keys[3:], now)
         return new, self.observe(keys[2], now), terms, now.terminated
 
-    def observe(self, key: PRNGKeyArray, now: Moment) -> Observation:
+    def observe(self, key: PRNGKeyArray, now: JoystickStep) -> Observation:
         """Return the observation at the end of a control step."""
         state, seen = now.state, now.seen
         flag = lambda x: jnp.ravel(x).astype(self.sys.dt.dtype)
@@ -246,7 +245,7 @@ class AbstractJoystick(AbstractPlaygroundTask):
             parts["phase"] = jnp.concatenate([jnp.cos(angle), jnp.sin(angle)])
         return observed(key, self.about, parts, self.noise, self.privileged)
 
-    def _moment(self, keys, state: JoystickState, action) -> Moment:
+    def _take_step(self, keys, state: JoystickState, action) -> JoystickStep:
         """Move the robot for one control step."""
         push, robot, force = self._push(keys[1], state)
         external = None
@@ -269,7 +268,7 @@ class AbstractJoystick(AbstractPlaygroundTask):
             push=push,
             phase=state.phase,
         )
-        return Moment(
+        return JoystickStep(
             state=moved,
             seen=seen,
             ctrl=ctrl,
@@ -288,7 +287,7 @@ class AbstractJoystick(AbstractPlaygroundTask):
         mass = jnp.sum(self.sys.links.mass)
         return self.pushes.apply(key, state.push, state.robot, mass, self.dt)
 
-    def _remember(self, keys, now: Moment) -> JoystickState:
+    def _remember(self, keys, now: JoystickStep) -> JoystickState:
         """Return the state with the last action and contacts, the next phases, and a new
         command if one is due."""
         state, touching = now.state, now.seen.contact
@@ -331,7 +330,7 @@ def scattered(
 
 
 @ft.cache
-def _reflected_joints(about: Legged) -> SignedPermutation:
+def _reflected_joints(about: LeggedRobot) -> SignedPermutation:
     with jax.ensure_compile_time_eval():
         sys = legged_model(about)
         q = sys.keyframe(about.keyframe).q

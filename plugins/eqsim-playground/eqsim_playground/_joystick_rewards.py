@@ -5,11 +5,11 @@ from jaxtyping import Array, Bool, Float
 
 from eqsim.spatial import positive_part, safe_sqrt
 
-from ._reading import Reading
+from ._reading import LeggedSensors
 
 
 def tracking(
-    seen: Reading, command: Float[Array, "3"], sigma: Float[Array, ""]
+    seen: LeggedSensors, command: Float[Array, "3"], sigma: Float[Array, ""]
 ) -> dict[str, Float[Array, ""]]:
     """Compute the terms for following the command."""
     off = command[:2] - seen.velocity[:2]
@@ -33,14 +33,24 @@ def effort(
     }
 
 
+def soft_limits(
+    joint_range: Float[Array, "nu 2"], share: Float[Array, ""]
+) -> Float[Array, "nu 2"]:
+    """Return joint limits that are a share of the range, about its center, rad."""
+    low, high = joint_range.T
+    middle, half = 0.5 * (low + high), 0.5 * share * (high - low)
+    return jnp.stack([middle - half, middle + half], axis=1)
+
+
 def beyond(
-    angles: Float[Array, " nu"], low: Float[Array, " nu"], high: Float[Array, " nu"]
+    angles: Float[Array, " nu"], limits: Float[Array, "nu 2"]
 ) -> Float[Array, ""]:
     """Sum the distances of joint angles beyond their soft limits, rad."""
+    low, high = limits.T
     return jnp.sum(positive_part(low - angles) + positive_part(angles - high))
 
 
-def clearance(seen: Reading, height: Float[Array, ""]) -> Float[Array, ""]:
+def clearance(seen: LeggedSensors, height: Float[Array, ""]) -> Float[Array, ""]:
     """Compute the term `feet_clearance`; `height` is the target height of a swing, m."""
     speed2 = jnp.sum(seen.feet_velocity[:, :2] ** 2, axis=1)
     lift = jnp.abs(seen.feet_height - height)

@@ -33,6 +33,7 @@ from ._task import (
     number,
     Observation,
     physics,
+    weight_names,
     weighted,
 )
 
@@ -153,8 +154,8 @@ class LeapReorient(AbstractPlaygroundTask):
 
     @property
     def term_names(self) -> tuple[str, ...]:
-        """The names of `ReorientWeights`, and `success`."""
-        return *vars(self.weights), "success"
+        """The names of the weights that are not None, and `success`."""
+        return *weight_names(self.weights), "success"
 
     def initial(
         self, key: PRNGKeyArray

@@ -24,6 +24,7 @@ from ._task import (
     number,
     Observation,
     physics,
+    weight_names,
     weighted,
 )
 
@@ -114,8 +115,8 @@ class LeapRotateZ(AbstractPlaygroundTask):
 
     @property
     def term_names(self) -> tuple[str, ...]:
-        """The names of `RotateWeights`."""
-        return tuple(vars(self.weights))
+        """The names of the weights that are not None."""
+        return weight_names(self.weights)
 
     def initial(
         self, key: PRNGKeyArray

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import State
 
-from ._reading import Legged, Reading
+from ._reading import LeggedRobot, LeggedSensors
 from ._task import number, Observation
 
 
@@ -30,7 +30,7 @@ class JoystickNoise(eqx.Module):
 
 
 def sensed(
-    seen: Reading, robot: State, default: Float[Array, " nu"]
+    seen: LeggedSensors, robot: State, default: Float[Array, " nu"]
 ) -> dict[str, Float[Array, "..."]]:
     """Return the parts of an observation that depend on the robot alone, by name.
 
@@ -58,7 +58,7 @@ def sensed(
 
 def observed(
     key: PRNGKeyArray,
-    about: Legged,
+    about: LeggedRobot,
     parts: dict[str, Float[Array, "..."]],
     noise: JoystickNoise,
     privileged: bool,

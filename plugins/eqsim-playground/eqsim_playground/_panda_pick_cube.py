@@ -21,6 +21,7 @@ from ._task import (
     number,
     Observation,
     physics,
+    weight_names,
     weighted,
     with_sensors,
 )
@@ -138,8 +139,8 @@ class PandaPickCube(AbstractPlaygroundTask):
 
     @property
     def term_names(self) -> tuple[str, ...]:
-        """The names of `PickWeights`."""
-        return tuple(vars(self.weights))
+        """The names of the weights that are not None."""
+        return weight_names(self.weights)
 
     def initial(
         self, key: PRNGKeyArray

@@ -48,6 +48,15 @@ class RandomLegged(AbstractRandomizer):
     damping: Float[Array, "2"] | None = number(None)
     damped: tuple[str, ...] = eqx.field(static=True, default=())
 
+    def __check_init__(self):
+        if self.damped and self.damping is None:
+            raise ValueError(
+                f"`damped` {self.damped!r} needs `damping`, the range of the factor, got "
+                "None."
+            )
+        if self.damping is not None and not self.damped:
+            raise ValueError("`damping` needs `damped`, names of joints, got ().")
+
     def __call__(self, key: PRNGKeyArray, sys: System) -> System:
         """Return the changed robot.
 

@@ -12,7 +12,7 @@ from ._models import add_force_sensors, edited_model
 from ._task import index, with_sensors
 
 
-class Legged(NamedTuple):
+class LeggedRobot(NamedTuple):
     """Names of a legged robot in Playground's files, and the layout of its task.
 
     - `scene`: file of the scene, below `mujoco_playground/_src`.
@@ -45,7 +45,7 @@ class Legged(NamedTuple):
     knees: tuple[str, ...] = ()
 
 
-class Reading(NamedTuple):
+class LeggedSensors(NamedTuple):
     """Sensor values of a legged robot.
 
     - `gyro`, `velocity`, `accelerometer`: angular velocity (rad/s), velocity (m/s) and
@@ -87,7 +87,7 @@ class Reading(NamedTuple):
         return jnp.any(jnp.stack(hits)) if hits else jnp.zeros((), bool)
 
 
-def legged_model(about: Legged) -> System:
+def legged_model(about: LeggedRobot) -> System:
     """Return the robot of a scene of Playground.
 
     A sensor of the force of each actuator, named `<actuator>_force`, is added.
@@ -96,13 +96,13 @@ def legged_model(about: Legged) -> System:
 
 
 def read_legged(
-    about: Legged,
+    about: LeggedRobot,
     pipeline: AbstractPipeline,
     sys: System,
     robot: State,
     ctrl: Float[Array, " nu"],
     external: Float[Array, "nlink 6"] | None = None,
-) -> Reading:
+) -> LeggedSensors:
     """Read the sensors of a robot in a state.
 
     **Raises:** `ValueError` if the robot lacks a sensor or a site, or the pipeline does
@@ -121,7 +121,7 @@ def read_legged(
         for group in about.contacts
     ]
     forces = [read(f"{name}_force") for name in sys.actuators.names]
-    return Reading(
+    return LeggedSensors(
         gyro=of_imu("gyro"),
         velocity=of_imu("local_linvel"),
         accelerometer=of_imu("accelerometer"),

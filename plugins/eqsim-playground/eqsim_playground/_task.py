@@ -38,6 +38,7 @@ class AbstractPlaygroundTask(AbstractEnv):
     """
 
     frame_skip: eqx.AbstractVar[int]
+    weights: eqx.AbstractVar[eqx.Module]
 
     def __check_init__(self):
         skip = self.frame_skip
@@ -150,11 +151,38 @@ def weighted(
     weights: eqx.Module, values: dict[str, Float[Array, ""]], factor: Any
 ) -> dict[str, Float[Array, ""]]:
     """Return the weighted reward terms, `weights.name * values["name"] * factor`, of
-    weights that are not None."""
-    given = {name: x for name, x in vars(weights).items() if x is not None}
+    weights that are not None.
+
+    **Raises:** `ValueError` if a weight is not None and has no term.
+    """
+    names = weight_names(weights)
+    if missing := [name for name in names if name not in values]:
+        raise ValueError(
+            f"This task has no reward terms {', '.join(missing)}. Set their weights to "
+            "None."
+        )
+    given = vars(weights)
     return {
-        name: given[name] * x * factor for name, x in values.items() if name in given
+        name: given[name] * x * factor for name, x in values.items() if name in names
     }
+
+
+def weight_names(weights: eqx.Module) -> tuple[str, ...]:
+    """Return the names of the weights that are not None."""
+    return tuple(name for name, x in vars(weights).items() if x is not None)
+
+
+def acceleration(
+    task: AbstractPlaygroundTask,
+    robot: State,
+    ctrl: Float[Array, " nu"],
+    external: Float[Array, "nlink 6"] | None = None,
+) -> dict[str, Float[Array, ""]]:
+    """Compute the term `dof_acc` of a legged robot, if it has a weight."""
+    if "dof_acc" not in weight_names(task.weights):
+        return {}
+    solved = with_sensors(task.pipeline).solve(task.sys, robot, ctrl, external)
+    return {"dof_acc": jnp.sum(solved.qdd[6:] ** 2)}
 
 
 def clipped(terms: dict[str, Float[Array, ""]]) -> dict[str, Float[Array, ""]]:
@@ -194,8 +222,8 @@ def number(default: float | tuple[float, ...] | None) -> Any:
     return eqx.field(converter=as_array, default=default)
 
 
-def made(kind: Callable[..., Any], *args: Any, **numbers: Any) -> Any:
-    """Return a field whose default is made by a class, from numbers."""
+def default_of(kind: Callable[..., Any], *args: Any, **numbers: Any) -> Any:
+    """Return a field whose default is `kind(*args, **numbers)`."""
     return eqx.field(default_factory=lambda: kind(*args, **numbers))
 
 

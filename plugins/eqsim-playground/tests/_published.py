@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 from _go1_reference import converge
-from eqsim_playground import Legged
+from eqsim_playground import LeggedRobot
 from eqsim_playground._models import add_force_sensors, document, playground_file
 
 
@@ -93,7 +93,7 @@ class Published:
         are used.
     """
 
-    def __init__(self, file: str, name: str, about: Legged):
+    def __init__(self, file: str, name: str, about: LeggedRobot):
         self.about, robot = about, file.partition("/")[0]
         consts = _published(f"locomotion/{robot}/{robot}_constants.py")
         base = _published(f"locomotion/{robot}/base.py", consts=consts)

@@ -7,8 +7,11 @@ import jax.random as jr
 import numpy as np
 import pytest
 from _installed import needs_models
+from _ranges import spread
 from eqsim_playground import (
     Commands,
+    GaitClock,
+    go1_joystick_flat,
     Go1Joystick,
     JoystickNoise,
     Pushes,
@@ -191,11 +194,6 @@ def test_randomization():
     names = sys.links.names
     trunk, floor = names.index("trunk"), sys.geoms.names.index("floor")
 
-    def spread(values, low, high):
-        assert np.all((values >= low - 1e-9) & (values <= high + 1e-9))
-        assert np.min(values) < low + 0.1 * (high - low)
-        assert np.max(values) > high - 0.1 * (high - low)
-
     spread(robots.geoms.friction[:, floor, 0], 0.4, 1.0)
     joints, links = robots.joints, robots.links
     spread(joints.frictionloss[:, 6:] / sys.joints.frictionloss[6:], 0.9, 1.1)
@@ -227,6 +225,9 @@ def test_weights_are_fields():
 
 
 def test_refusals():
+    with pytest.raises(TypeError, match="clock"):
+        go1_joystick_flat(clock=GaitClock())
+    assert Go1Joystick().clock is None
     with pytest.raises(ValueError, match="reads sensors, which `Spring` does not have"):
         Go1Joystick(pipeline=eqsim.Spring())
     with pytest.raises(

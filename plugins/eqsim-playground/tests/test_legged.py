@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from _installed import needs_models
 from _published import Published, UNUSED
+from _ranges import spread
 from eqsim_playground import (
     AbstractHumanoid,
     BerkeleyHumanoidJoystick,
@@ -15,11 +16,13 @@ from eqsim_playground import (
     go1_footstand,
     go1_getup,
     go1_handstand,
+    HumanoidWeights,
     JoystickNoise,
     Kicks,
     random_berkeley_humanoid,
     random_g1,
     random_t1,
+    RandomLegged,
     T1Joystick,
     UniformCommands,
 )
@@ -45,7 +48,7 @@ def exact(make, **options):
     """The task without noise, with weights for all terms, see `UNUSED`."""
     env = make(noise=JoystickNoise(*(0.0,) * 5), privileged=True, **options)
     weights = vars(env.weights)
-    # All but one robot have the term, with a weight of zero or not.
+    # Playground's Berkeley Humanoid has no term `dof_acc`.
     given = {**(UNUSED if make is not BerkeleyHumanoidJoystick else {})}
     given |= {k: x for k, x in weights.items() if x is not None}
     counted = {k: 1.0 if x == 0.0 else x for k, x in given.items()}
@@ -225,32 +228,59 @@ def test_randomization(make, draw):
         jr.split(jr.key(0), 100)
     )
     old, new = jax.tree.map(np.asarray, (sys, new))
-    inside = lambda x, bounds: np.all((x >= bounds[0] - 1e-9) & (x <= bounds[1] + 1e-9))
     links, joints = new.links, new.joints
-    rest = np.arange(old.nlink) != old.links.names.index(about.trunk)
-    assert inside((links.mass / old.links.mass)[:, rest], random.mass)
-    assert inside(
-        joints.frictionloss[:, 6:] / old.joints.frictionloss[6:], random.frictionloss
-    )
+    trunk = old.links.names.index(about.trunk)
+    rest = np.arange(old.nlink) != trunk
+    spread((links.mass / old.links.mass)[:, rest], *random.mass)
+    # The sum of two independent uniform values.
+    mass, change = old.links.mass[trunk], links.mass[:, trunk] - old.links.mass[trunk]
+    ranges = [mass * (np.asarray(random.mass) - 1.0), np.asarray(random.trunk_mass)]
+    low, high = np.sum(ranges, axis=0)
+    assert np.all((change >= low - 1e-9) & (change <= high + 1e-9))
+    deviation = np.sqrt(sum(np.ptp(x) ** 2 / 12.0 for x in ranges))
+    np.testing.assert_allclose(np.std(change), deviation, 0.15)
+    for name in ("frictionloss", "armature"):
+        factor = vars(joints)[name][:, 6:] / vars(old.joints)[name][6:]
+        spread(factor, *vars(random)[name])
+    spread(joints.ref[:, 7:] - old.joints.ref[7:], *random.zero)
     close(links.com, np.broadcast_to(old.links.com, links.com.shape))
     factor = joints.damping[:, 6:] / old.joints.damping[6:]
     damped = np.isin(old.joints.names[1:], random.damped)
     close(factor[:, ~damped], np.ones_like(factor[:, ~damped]))
     if make is T1Joystick:
-        assert damped.sum() == 4 and factor[:, damped].max() > 1.9
+        assert damped.sum() == 4
+        spread(factor[:, damped], 0.5, 2.0)
         stiffness = new.actuators.gain[:, :, 0] / old.actuators.gain[:, 0]
-        assert inside(stiffness, (0.9, 1.1)) and stiffness.max() > 1.09
+        spread(stiffness, 0.9, 1.1)
         close(new.actuators.gain[:, :, 0], -new.actuators.bias[:, :, 1])
     if make is G1Joystick:
         # The first two pairs are those of feet and floor.
-        assert inside(new.pairs.friction[:, :2, :2], (0.4, 1.0))
+        spread(new.pairs.friction[:, :2, :2], 0.4, 1.0)
         rest = new.pairs.friction[:, 2:]
         close(rest, np.broadcast_to(old.pairs.friction[2:], rest.shape))
     else:
         floor = old.geoms.names.index("floor")
-        assert inside(new.geoms.friction[:, floor, 0], random.floor_friction)
+        spread(new.geoms.friction[:, floor, 0], *random.floor_friction)
 
 
 def test_refusals():
     with pytest.raises(ValueError, match="`clock` of a humanoid must be a `GaitClock`"):
         BerkeleyHumanoidJoystick(clock=None)
+    with pytest.raises(ValueError, match="`damped` .* needs `damping`.* got None"):
+        RandomLegged(damped=("FR_hip_joint",))
+    with pytest.raises(ValueError, match="`damping` needs `damped`"):
+        RandomLegged(damping=jnp.asarray([0.5, 2.0]))
+
+
+def test_weights_and_terms():
+    """A task has the terms of its weights from the first reset on, or refuses a weight."""
+    make = lambda **given: BerkeleyHumanoidJoystick(weights=HumanoidWeights(**given))
+    env = make(dof_acc=-1e-7)
+    state, timestep = eqx.filter_eval_shape(env.reset, jr.key(0))
+    action = jnp.zeros(env.sys.nu)
+    _, after = eqx.filter_eval_shape(env.step, state, action)
+    assert "dof_acc" in timestep.terms and set(after.terms) == set(timestep.terms)
+    message = "no reward terms collision, feet_distance. Set their weights to None"
+    with pytest.raises(ValueError, match=message):
+        env = make(feet_distance=-1.0, collision=-0.1)
+        eqx.filter_eval_shape(env.step, state, action)

@@ -205,12 +205,12 @@ def test_numbers_of_humanoids(robot):
         "ctrl_dt": env.dt,
         "sim_dt": env.sys.dt,
         "action_scale": env.action_scale,
-        "soft_joint_pos_limit_factor": env.limits.soft_limit,
+        "soft_joint_pos_limit_factor": env.targets.soft_limit,
     }
     of_reward = {
-        "tracking_sigma": env.limits.tracking_sigma,
-        "max_foot_height": env.limits.foot_height,
-        "base_height_target": env.limits.base_height,
+        "tracking_sigma": env.targets.tracking_sigma,
+        "max_foot_height": env.targets.foot_height,
+        "base_height_target": env.targets.base_height,
     }
     for values, numbers in ((single, config), (of_reward, reward)):
         for name, value in values.items():
