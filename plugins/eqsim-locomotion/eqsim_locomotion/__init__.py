@@ -4,7 +4,7 @@
 commands, `_rewards` has the reward terms by name, `_velocity` is the task that puts them
 together. Motions: `_motion` loads a reference, `_tracking_rewards` has the reward terms,
 `_tracking` is the task, `_adaptive_starts` starts its episodes where the robot fails.
-`_tasks` has the tasks of each robot.
+`_legged` has what both tasks share, `_tasks` the tasks of each robot.
 """
 
 from ._adaptive_starts import (
@@ -63,8 +63,8 @@ from ._tracking import (
 )
 from ._tracking_rewards import (
     LinkStates as LinkStates,
-    Tracked as Tracked,
     TRACKING_TERMS as TRACKING_TERMS,
+    TrackingStep as TrackingStep,
 )
 from ._velocity import (
     VelocityState as VelocityState,

@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, ResetOptions, Timestep
@@ -12,7 +13,7 @@ from eqsim.bridges import check_count, check_key
 from eqsim.envs import check_action, reset_options
 from eqsim.wrappers import AbstractCarryOver, AbstractStateful, Lifetime, nested_envs
 
-from ._fields import as_array
+from ._fields import as_array, check_numbers
 from ._tracking import MotionTracking
 
 
@@ -44,21 +45,22 @@ class AdaptiveStarts(AbstractCarryOver):
     $p_s = \frac{\lambda}{n} + (1 - \lambda) \frac{w_s}{\sum_i w_i}, \quad
     w_s = \frac{\sum_u \alpha^u r_{s+u}}{\sum_u \alpha^u}, \quad 0 \le u < n - s,$
 
-    since a failure is prepared before it happens.
+    so that episodes also start in the bins before a failure.
 
     `progress` reports the mean of $1 - r$ as `survival`.
 
     **Arguments:**
 
     - `env`: `MotionTracking`, or wrappers of one episode about it.
-    - `bins`: number of bins; by default one for each second, and at least two.
+    - `bins`: number of bins, less than that of frames; by default one for each second, and
+        two if possible.
     - `uniform`: share $\lambda$ of uniform starts.
     - `lookahead`: decay $\alpha$.
     - `rate`: $\beta$.
 
     `reset` accepts the option `start`: a frame, or what `next_options` returns.
 
-    **Raises:** `ValueError` if the task is another one.
+    **Raises:** `ValueError` if the task is another one, or a number is out of its range.
 
     ??? cite "Reference"
         Liao et al., *BeyondMimic*, 2025, section III-D, with failures counted by visit, as
@@ -81,11 +83,26 @@ class AdaptiveStarts(AbstractCarryOver):
         rate: Any = 0.1,
     ):
         self.env = env
+        motion = self._task().motion
+        intervals = motion.frames - 1
         if bins is None:
-            motion = self._task().motion
-            bins = max(round((motion.frames - 1) * float(motion.period)), 2)
+            if isinstance(motion.period, Tracer):
+                raise ValueError(
+                    "`bins` must be given for a motion of traced `period`."
+                )
+            seconds = round(intervals * float(motion.period))
+            bins = min(max(seconds, 2), intervals)
         check_count("bins", bins)
+        if bins > intervals:
+            raise ValueError(
+                "`bins` must be at most the number of frames minus one, "
+                f"{intervals}, got {bins}."
+            )
         self.bins = bins
+        shares = ("uniform", uniform), ("lookahead", lookahead), ("rate", rate)
+        for name, value in shares:
+            accepted = lambda x: (x >= 0.0) & (x <= 1.0)
+            check_numbers(name, value, accepted, "between 0 and 1")
         self.uniform, self.lookahead = as_array(uniform), as_array(lookahead)
         self.rate = as_array(rate)
 
@@ -111,9 +128,12 @@ class AdaptiveStarts(AbstractCarryOver):
         return state.frame
 
     def _bin(self, state: Any) -> Int[Array, ""]:
-        return jnp.minimum(
-            self._frame(state) * self.bins // self._task().motion.frames, self.bins - 1
-        )
+        intervals = self._task().motion.frames - 1
+        return jnp.minimum(self._frame(state) * self.bins // intervals, self.bins - 1)
+
+    def _first(self, index: Int[Array, ""]) -> Int[Array, ""]:
+        """Return the first frame of a bin."""
+        return -(-index * (self._task().motion.frames - 1) // self.bins)
 
     def probabilities(self, failures: Float[Array, " bins"]) -> Float[Array, " bins"]:
         """Return the probability of a start in each bin."""
@@ -133,16 +153,15 @@ class AdaptiveStarts(AbstractCarryOver):
         check_key(key)
         options = reset_options(options)
         key_reset, key_bin, key_frame = jr.split(key, 3)
-        frames, dtype = self._task().motion.frames, self.rate.dtype
+        dtype = self.rate.dtype
         given, failures = options.start, jnp.ones(self.bins, dtype)
         if isinstance(given, CarriedFailures):
             given, failures = None, given.failures
         if given is None:
             chance = self.probabilities(failures)
             start = jnp.sum(jnp.cumsum(chance)[:-1] < jr.uniform(key_bin, (), dtype))
-            within = jr.uniform(key_frame, (), dtype)
-            place = (start.astype(dtype) + within) * ((frames - 1) / self.bins)
-            given = place.astype(jnp.int32)
+            first, after = self._first(start), self._first(start + 1)
+            given = jr.randint(key_frame, (), first, after, jnp.int32)
         options = eqx.tree_at(
             lambda o: o.start, options, given, is_leaf=lambda x: x is None
         )
@@ -180,6 +199,6 @@ class AdaptiveStarts(AbstractCarryOver):
 
 
 class CarriedFailures(eqx.Module):
-    """What `AdaptiveStarts` passes to the next episode: its `failures`."""
+    """Failure shares that `AdaptiveStarts` passes to the next episode."""
 
     failures: Float[Array, " bins"]

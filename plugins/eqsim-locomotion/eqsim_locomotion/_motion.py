@@ -12,11 +12,18 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from eqsim import System
+from eqsim.bridges import check_count
 from eqsim.kinematics import difference, forward, integrate
 from eqsim.model import JointKind
 
-from ._fields import as_array
+from ._fields import as_array, check_positive
 from ._robots import by_joint, default_pose, find_names, find_robot, load_robot, Robot
+
+
+def _untraced(value: Any) -> Any:
+    """Convert a number to an array, see `as_array`, that is no tracer under `jax.jit`."""
+    with jax.ensure_compile_time_eval():
+        return as_array(value)
 
 
 class ReferenceMotion(eqx.Module):
@@ -35,7 +42,7 @@ class ReferenceMotion(eqx.Module):
     """
 
     q: Float[Array, "frames nq"] = eqx.field(converter=as_array)
-    period: Float[Array, ""] = eqx.field(converter=as_array)
+    period: Float[Array, ""] = eqx.field(converter=_untraced)
 
     def __check_init__(self):
         if getattr(self.q, "ndim", 2) != 2 or self.q.shape[0] < 2:
@@ -58,6 +65,7 @@ class ReferenceMotion(eqx.Module):
         **Arguments:**
 
         - `sys`: the robot; only its structure is read.
+        - `frame`: number of the frame, from 0.
         """
         last = self.frames - 1
         k = jnp.clip(frame, 0, last)
@@ -113,7 +121,7 @@ def load_motion(
     - `fps`: frames per second; by default that of the file, or 30 for `.csv`.
     - `start`, `end`: the part to read, s; by default all.
 
-    **Raises:** `ValueError` that names the file if its numbers are no motion of the robot;
+    **Raises:** `ValueError` that names the file if the file does not fit the robot;
     `FileNotFoundError` if there is none.
 
     ??? cite "Reference"
@@ -134,27 +142,34 @@ def load_motion(
             "`fps` with `numpy.savez`."
         )
     q, own_fps = read(path, sys)
-    _check(path, q)
+    _check_values(path, q)
     fps = own_fps if fps is None else fps
     if not (np.isfinite(fps) and fps > 0.0):
         raise ValueError(f"{path}: `fps` must be positive, got {fps}.")
-    return ReferenceMotion(_part(path, q, fps, start, end), 1.0 / fps)
+    return ReferenceMotion(_cut(path, q, fps, start, end), 1.0 / fps)
 
 
 def _read_npz(path: pathlib.Path, sys: System) -> tuple[np.ndarray, float]:
     try:
         with np.load(path) as file:
             found = {name: file[name] for name in file.files}
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is no readable `.npz` file: {error}") from error
+    except (ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"Cannot read {path} as an `.npz` file: {error}") from error
     if missing := [name for name in ("q", "fps") if name not in found]:
         raise ValueError(
             f"{path} has no array {' and '.join(map(repr, missing))}, only "
             f"{', '.join(map(repr, found)) or 'none'}. Save `q` and `fps`."
         )
-    q, joints = np.asarray(found["q"], float), sys.joints.names[1:]
+    try:
+        q = np.asarray(found["q"], float)
+        fps = np.asarray(found["fps"], float).item()
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"{path}: `q` must be numbers and `fps` one number: {error}"
+        ) from error
+    joints = sys.joints.names[1:]
     if "joints" in found and q.ndim == 2:
-        names = [str(name) for name in found["joints"]]
+        names = [str(name) for name in np.atleast_1d(found["joints"])]
         _check_columns(path, q, 7 + len(names), f"the {len(names)} of its `joints`")
         if missing := [name for name in joints if name not in names]:
             raise ValueError(
@@ -163,7 +178,7 @@ def _read_npz(path: pathlib.Path, sys: System) -> tuple[np.ndarray, float]:
             )
         q = q[:, [*range(7), *(7 + names.index(name) for name in joints)]]
     _check_columns(path, q, sys.nq, f"the {len(joints)} joints of the robot")
-    return q, float(found["fps"])
+    return q, fps
 
 
 def _read_csv(path: pathlib.Path, sys: System) -> tuple[np.ndarray, float]:
@@ -186,7 +201,7 @@ def _check_columns(path: pathlib.Path, q: np.ndarray, number: int, joints: str) 
         )
 
 
-def _check(path: pathlib.Path, q: np.ndarray) -> None:
+def _check_values(path: pathlib.Path, q: np.ndarray) -> None:
     if not np.all(np.isfinite(q)):
         row, column = np.argwhere(~np.isfinite(q))[0]
         raise ValueError(
@@ -201,7 +216,7 @@ def _check(path: pathlib.Path, q: np.ndarray) -> None:
         )
 
 
-def _part(
+def _cut(
     path: pathlib.Path, q: np.ndarray, fps: Any, start: Any, end: Any
 ) -> np.ndarray:
     """Return the frames between two times, with quaternions of unit length."""
@@ -254,7 +269,12 @@ def squats(
     - `count`: number of squats.
     - `seconds`: duration $T$ of each, s.
     - `period`: time between frames, s.
+
+    **Raises:** `ValueError` if `bend` is zero, or another number is not positive.
     """
+    check_count("count", count)
+    check_positive("seconds", seconds)
+    check_positive("period", period)
     robot = find_robot(robot)
     sys = load_robot(robot) if sys is None else sys
     names = find_names(sys, robot)
@@ -280,7 +300,7 @@ def squats(
 def find_motion(
     motion: Any, robot: Robot, sys: System, *, start: float | int = 0.0, end: Any = None
 ) -> ReferenceMotion:
-    """Return a motion, that of a file, or squats without one.
+    """Return the given motion, load it from a file, or return squats by default.
 
     **Raises:** `ValueError` if it does not fit the robot, or a part is asked for of a motion
     that is no file; `TypeError` if it is neither.
@@ -289,8 +309,8 @@ def find_motion(
         return load_motion(motion, sys, start=start, end=end)
     if start != 0.0 or end is not None:
         raise ValueError(
-            f"`start` and `end` select a part of a file, got {start} and {end} with "
-            "`motion` that is none. Pass the path of a file."
+            f"`start` and `end` apply to motion files only, got {start} and {end} without a "
+            "file. Pass `motion=PATH`."
         )
     if motion is None:
         return squats(robot, sys)

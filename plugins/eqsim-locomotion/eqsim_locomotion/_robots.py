@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -480,7 +481,9 @@ def _find(names: tuple[str, ...], name: str, kind: str, robot: Robot) -> int:
 
 def default_pose(sys: System, robot: Robot, names: Names) -> tuple[Any, Any]:
     """Return the coordinates of the default pose, and the joint angles of the servos."""
-    q = np.array(sys.keyframe(robot.keyframe).q if robot.keyframe else sys.joints.ref)
+    with jax.ensure_compile_time_eval():  # Inside transformations, too.
+        home = sys.keyframe(robot.keyframe).q if robot.keyframe else sys.joints.ref
+        q = np.array(home)
     if robot.pose is not None:
         q[list(names.q)] = by_joint(robot.pose, names.joints, "pose")
     if robot.height is not None:

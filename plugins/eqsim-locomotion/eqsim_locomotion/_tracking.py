@@ -15,7 +15,6 @@ from eqsim import (
     AbstractPipeline,
     Generalized,
     ResetOptions,
-    scan,
     State,
     System,
     Timestep,
@@ -27,6 +26,14 @@ from eqsim.pipelines import Solved
 from eqsim.spatial import positive_part, safe_sqrt
 
 from ._fields import as_array, as_arrays
+from ._legged import (
+    check_torque_limits,
+    control_step,
+    default_frame_skip,
+    joint_ranges,
+    unbounded_actions,
+    with_noise,
+)
 from ._motion import find_motion, ReferenceMotion
 from ._robots import (
     by_joint,
@@ -38,7 +45,7 @@ from ._robots import (
     Names,
     Robot,
 )
-from ._tracking_rewards import about_anchor, LinkStates, Tracked, TRACKING_TERMS
+from ._tracking_rewards import about_anchor, LinkStates, TRACKING_TERMS, TrackingStep
 
 
 TRACKING_WEIGHTS = {
@@ -66,7 +73,7 @@ SIGMAS = {
 """Default widths of the terms that have one: m, rad, m/s and rad/s."""
 
 LIMITS = {"anchor_height": 0.25, "anchor_tilt": 0.8, "end_height": 0.25}
-"""Default errors from which the robot has failed."""
+"""Default error limits; an episode terminates above them."""
 
 START_NOISE = {
     "position": (0.02, 0.02, 0.005),
@@ -103,7 +110,7 @@ class TrackingState(eqx.Module):
 
     - `robot`: the state of the robot.
     - `key`: key of noise to come.
-    - `frame`: frame of the reference that the robot should be in.
+    - `frame`: current frame of the reference.
     - `last_action`: the last action.
     """
 
@@ -114,7 +121,7 @@ class TrackingState(eqx.Module):
 
 
 class MotionTracking(AbstractEnv):
-    r"""A humanoid that tracks a reference motion.
+    r"""A legged robot that tracks a reference motion.
 
     Observation: the parts of `observation`, with uniform noise. `reference_positions`,
     minus the default pose, and `reference_velocities` are the joint angles and velocities of
@@ -133,13 +140,16 @@ class MotionTracking(AbstractEnv):
     Reward: the sum of the terms that `weights` names, times weight and control step.
     `TRACKING_TERMS` has all terms; `help` of each has its equation. Poses of the reference
     are computed from its coordinates and `sys` in each step, so that they follow changes of
-    the robot, and so do derivatives.
+    the robot, and so do derivatives. A control step is one frame: the motion is resampled to
+    `dt`, and if the time step changes later, the reference becomes faster or slower, also in
+    its velocities.
 
-    Initial state: a uniformly drawn frame of the reference, plus `start_noise`, and never
-    the last one; after it, the reference rests. The episode terminates if the height of the
-    anchor differs from that of the reference by more than `limits["anchor_height"]`, m, the
-    vertical component of its z axis by more than `limits["anchor_tilt"]`, or the height of a
-    foot or hand by more than `limits["end_height"]`, m, relative to the anchor.
+    Initial state: a uniformly drawn frame of the reference except the last one, plus
+    `start_noise`, with joint angles limited to their ranges; `start` is clipped to these
+    frames. After the last frame, the reference rests. The episode terminates if the height
+    of the anchor differs from that of the reference by more than `limits["anchor_height"]`,
+    m, the vertical component of its z axis by more than `limits["anchor_tilt"]`, or the
+    height of a foot or hand by more than `limits["end_height"]`, m.
 
     **Arguments:**
 
@@ -160,12 +170,12 @@ class MotionTracking(AbstractEnv):
     - `start_noise`: half widths of the uniform noise of initial states, as `START_NOISE`.
     - `weights`: weights of the reward terms, 1/s.
     - `sigmas`: widths of terms.
-    - `limits`: errors from which the robot has failed.
+    - `limits`: error limits; the episode terminates above them.
     - `soft_limit`: length of the soft range of a joint, as a fraction of its range.
     - `residual`: true for targets about the reference.
 
     **Raises:** `ValueError` if the robot does not have what its description or the motion
-    names, or a part or a term does not exist.
+    names or a term needs, or a part or a term does not exist.
 
     ??? cite "Reference"
         Liao et al., *BeyondMimic: From motion tracking to versatile humanoid control via
@@ -216,13 +226,17 @@ class MotionTracking(AbstractEnv):
         robot = find_robot(robot)
         self.sys = load_robot(robot) if sys is None else sys
         self.pipeline = Generalized(max_contacts=16) if pipeline is None else pipeline
-        self.frame_skip = (
-            max(round(0.02 / robot.dt), 1) if frame_skip is None else frame_skip
-        )
+        skip = default_frame_skip(robot) if frame_skip is None else frame_skip
+        self.frame_skip = skip
         check_count("frame_skip", self.frame_skip)
         self.names = find_names(self.sys, robot)
         found = find_motion(motion, robot, self.sys, start=start, end=end)
-        self.motion = found.resampled(self.sys, float(self.dt))
+        # Without the value of a traced time step, use that of the description; a motion of
+        # traced period keeps its frames.
+        traced = isinstance(self.sys.dt, Tracer)
+        dt = (robot.dt if traced else float(self.sys.dt)) * self.frame_skip
+        known = not isinstance(found.period, Tracer)
+        self.motion = found.resampled(self.sys, dt) if known else found
         names = self.sys.links.names
         self.anchor = _find_anchor(names, self.names) if anchor is None else anchor
         own = _default_links(self.sys, self.names)
@@ -246,7 +260,8 @@ class MotionTracking(AbstractEnv):
         ):
             check_known(what, given, known)
         self.noise, self.weights = as_arrays(noise), as_arrays(weights)
-        # What is not given has its default value.
+        check_torque_limits(self.sys, self.weights)
+        # Names that are not given have their default values.
         self.sigmas = as_arrays({**SIGMAS, **sigmas})
         self.limits = as_arrays({**LIMITS, **limits})
         none = dict.fromkeys(START_NOISE, 0.0)
@@ -274,19 +289,26 @@ class MotionTracking(AbstractEnv):
     @property
     def action_range(self) -> Float[Array, "nu 2"]:
         """No bounds: targets are limited by the torques of the servos."""
-        endless = jnp.asarray([[-jnp.inf, jnp.inf]], self.sys.dt.dtype)
-        return jnp.broadcast_to(endless, (self.sys.nu, 2))
+        return unbounded_actions(self.sys)
 
     def physics(self, state: TrackingState) -> State:
         """Return the state of the robot."""
         return state.robot
+
+    def reference(
+        self, frame: Int[Array, ""]
+    ) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
+        """Return coordinates and velocities of a frame of the reference, with the time `dt`
+        between frames."""
+        motion = eqx.tree_at(lambda m: m.period, self.motion, self.dt)
+        return motion.at(self.sys, frame)
 
     def tracking(
         self, state: TrackingState
     ) -> dict[str, tuple[Float[Array, ""], Float[Array, ""]]]:
         """Return mean errors: of joint angles, of the positions of links about the anchor,
         and of the position of the anchor in the world. The targets are zero."""
-        q, qd = self.motion.at(self.sys, state.frame)
+        q, qd = self.reference(state.frame)
         links, target = self._links(state.robot), self._links_at(q, qd)
         k = self.links.index(self.anchor)
         near, _ = about_anchor(target, links.pos[k], links.rot[k], k)
@@ -305,7 +327,7 @@ class MotionTracking(AbstractEnv):
         """Return the targets of the servos for an action, rad."""
         about = self.pose
         if self.residual:
-            q, qd = self.motion.at(self.sys, state.frame + 1)
+            q, qd = self.reference(state.frame + 1)
             bias = self.sys.actuators.bias
             lead = qd[jnp.asarray(self.names.qd)] * bias[:, 2] / bias[:, 1]
             about = q[jnp.asarray(self.names.q)] + lead
@@ -320,7 +342,7 @@ class MotionTracking(AbstractEnv):
     def failed(self, state: TrackingState) -> Bool[Array, ""]:
         """Return whether an error is too large, see `limits`."""
         links = self._links(state.robot)
-        target = self._links_at(*self.motion.at(self.sys, state.frame))
+        target = self._links_at(*self.reference(state.frame))
         k = self.links.index(self.anchor)
         near, _ = about_anchor(target, links.pos[k], links.rot[k], k)
         return self._failed(links, target, near)
@@ -331,7 +353,7 @@ class MotionTracking(AbstractEnv):
         options: ResetOptions | Mapping[str, Any] | None = None,
     ) -> tuple[TrackingState, Timestep]:
         """Draw an initial state; `options` may contain `q`, `qd`, and as `start` the frame of
-        the reference."""
+        the reference, which is clipped to all but the last one."""
         check_key(key)
         options, frame = _split_start(self, options)
         key, key_frame, key_start, key_noise = jr.split(key, 4)
@@ -360,8 +382,11 @@ class MotionTracking(AbstractEnv):
         check_action(self, action)
         key, key_noise = jr.split(state.key)
         frame = state.frame + 1
-        q, qd = self.motion.at(self.sys, frame)
-        robot, solved = self._simulate(state.robot, self.targets(state, action))
+        q, qd = self.reference(frame)
+        ctrl = self.targets(state, action)
+        robot, solved = control_step(
+            self.pipeline, self.sys, state.robot, ctrl, self.frame_skip
+        )
         links = self._links(robot)
         now = self._tracked(state, robot, solved, action, links, q, qd)
         new = TrackingState(robot, key, frame, action)
@@ -381,7 +406,7 @@ class MotionTracking(AbstractEnv):
 
     def _initial(self, key, frame: Int[Array, ""]):
         """Return coordinates and velocities of a frame, with noise."""
-        q, qd = self.motion.at(self.sys, frame)
+        q, qd = self.reference(frame)
         noise, nv = self.start_noise, self.sys.nv
         draw = jr.uniform(key, (nv + 6,), q.dtype, -1.0, 1.0)
         joints = jnp.asarray(self.names.qd)
@@ -390,18 +415,11 @@ class MotionTracking(AbstractEnv):
         move = move.at[3:6].set(draw[3:6] * noise["orientation"])
         move = move.at[joints].set(draw[joints] * noise["joint_positions"])
         q = integrate(self.sys, q, move)
-        low, high = self._soft_limits(1.0)
+        low, high = joint_ranges(self.sys, self.names, 1.0)
         index = jnp.asarray(self.names.q)
         q = q.at[index].set(jnp.clip(q[index], low, high))
         qd = qd.at[:3].add(draw[nv : nv + 3] * noise["linear_velocity"])
         return q, qd.at[3:6].add(draw[nv + 3 :] * noise["angular_velocity"])
-
-    def _simulate(self, robot: State, ctrl) -> tuple[State, Solved]:
-        """Take one control step, and return the solution at its last time step."""
-        # All steps by one program, as each kind of program is compiled.
-        step = lambda now, _: (self.pipeline.advance(self.sys, now[0], ctrl), None)
-        first = self.pipeline.advance(self.sys, robot, ctrl)
-        return scan(step, first, length=self.frame_skip - 1)[0]
 
     def _links(self, robot: State) -> LinkStates:
         return self._links_at(robot.q, robot.qd)
@@ -417,15 +435,15 @@ class MotionTracking(AbstractEnv):
 
     def _tracked(
         self, state: TrackingState, robot: State, solved: Solved, action, links, q, qd
-    ) -> Tracked:
-        """Return what is known of the step from `state` to `robot`."""
+    ) -> TrackingStep:
+        """Return the quantities of the step from `state` to `robot`."""
         target, k = self._links_at(q, qd), self.links.index(self.anchor)
         pos, rot = about_anchor(target, links.pos[k], links.rot[k], k)
         index, rates = jnp.asarray(self.names.q), jnp.asarray(self.names.qd)
         angles = robot.q[index]
-        low, high = self._soft_limits(self.soft_limit)
+        low, high = joint_ranges(self.sys, self.names, self.soft_limit)
         least, most = self.sys.actuators.force_range.T
-        return Tracked(
+        return TrackingStep(
             links=links,
             target=target,
             anchor=k,
@@ -457,21 +475,11 @@ class MotionTracking(AbstractEnv):
             failed = failed | jnp.any(apart > self.limits["end_height"])
         return failed
 
-    def _soft_limits(self, share) -> tuple[Float[Array, " nu"], Float[Array, " nu"]]:
-        """Return lower and upper limits of a share of the ranges of the joints, rad; infinite
-        without limits."""
-        places, joints = self.names.places, self.sys.joints
-        low, high = joints.range[jnp.asarray(places)].T
-        middle, half = 0.5 * (low + high), 0.5 * share * (high - low)
-        limited = jnp.asarray([joints.limited[k] for k in places])
-        half = jnp.where(limited, half, jnp.inf)
-        return middle - half, middle + half
-
     def _observe(self, key, state: TrackingState, links: LinkStates):
         """Return the observation, with noise."""
         index, rates = jnp.asarray(self.names.q), jnp.asarray(self.names.qd)
         robot, k = state.robot, self.links.index(self.anchor)
-        q, qd = self.motion.at(self.sys, state.frame + 1)
+        q, qd = self.reference(state.frame + 1)
         link = self.sys.links.names.index(self.anchor)
         target = forward(self.sys, q)
         root = forward(self.sys, robot.q).rot[self.names.root]
@@ -487,17 +495,7 @@ class MotionTracking(AbstractEnv):
             "joint_velocities": robot.qd[rates],
             "last_action": state.last_action,
         }
-        seen = [parts[name] for name in self.observation]
-        value = jnp.concatenate(seen)
-        if key is None:
-            return value
-        zero = jnp.zeros((), value.dtype)
-        width = [
-            jnp.broadcast_to(self.noise.get(name, zero), x.shape)
-            for name, x in zip(self.observation, seen, strict=True)
-        ]
-        noise = jr.uniform(key, value.shape, value.dtype, -1.0, 1.0)
-        return value + jnp.concatenate(width) * noise
+        return with_noise(key, self.observation, parts, self.noise)
 
 
 def _split_start(env: MotionTracking, options) -> tuple[ResetOptions, Any]:

@@ -1,6 +1,6 @@
 """Reward terms of motion tracking, by name.
 
-A term is a function of `Tracked`, what is known at the end of a control step.
+A term is a function of `TrackingStep`, the quantities of one control step.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,8 +24,8 @@ class LinkStates(NamedTuple):
     ang: Float[Array, "n 3"]
 
 
-class Tracked(NamedTuple):
-    """What is known at the end of a control step.
+class TrackingStep(NamedTuple):
+    """Quantities of one control step, from which reward terms are computed.
 
     - `links`, `target`: the tracked links of the robot and of the reference.
     - `anchor`: number of the anchor among them.
@@ -59,7 +59,7 @@ class Tracked(NamedTuple):
     sigma: dict[str, Float[Array, ""]]
 
 
-Term = Callable[[Tracked], Float[Array, ""]]
+Term = Callable[[TrackingStep], Float[Array, ""]]
 
 
 def square_angle(
@@ -95,7 +95,7 @@ def about_anchor(
     turn = anchor_rot @ target.rot[k].T
     cos, sin = turn[0, 0] + turn[1, 1], turn[1, 0] - turn[0, 1]
     square = cos**2 + sin**2
-    # Upside down to each other, they have no common heading.
+    # The yaw is undefined if the anchors are upside down relative to each other; use zero.
     lost = square < 1e-8
     scale = 1.0 / jnp.sqrt(jnp.where(lost, 1.0, square))
     cos, sin = jnp.where(lost, 1.0, cos * scale), jnp.where(lost, 0.0, sin * scale)
@@ -107,81 +107,81 @@ def about_anchor(
     return origin[None] + arms, yaw[None] @ target.rot
 
 
-def _near(square: Float[Array, "..."], width: Float[Array, ""]) -> Float[Array, ""]:
+def _gaussian(square: Float[Array, "..."], width: Float[Array, ""]) -> Float[Array, ""]:
     """Return exp of minus the mean square error over the square of a width."""
     return jnp.exp(-jnp.mean(square) / width**2)
 
 
-def anchor_position(now: Tracked) -> Float[Array, ""]:
+def anchor_position(now: TrackingStep) -> Float[Array, ""]:
     r"""$\exp(-|p - \hat p|^2 / \sigma^2)$, of the anchor in the world, m."""
     gap = now.links.pos[now.anchor] - now.target.pos[now.anchor]
-    return _near(jnp.sum(gap**2), now.sigma["anchor_position"])
+    return _gaussian(jnp.sum(gap**2), now.sigma["anchor_position"])
 
 
-def anchor_orientation(now: Tracked) -> Float[Array, ""]:
+def anchor_orientation(now: TrackingStep) -> Float[Array, ""]:
     r"""$\exp(-\theta^2 / \sigma^2)$, of the anchor in the world, rad; $\theta^2$ by
     `square_angle`."""
     gap = square_angle(now.links.rot[now.anchor], now.target.rot[now.anchor])
-    return _near(gap, now.sigma["anchor_orientation"])
+    return _gaussian(gap, now.sigma["anchor_orientation"])
 
 
-def link_positions(now: Tracked) -> Float[Array, ""]:
+def link_positions(now: TrackingStep) -> Float[Array, ""]:
     r"""$\exp(-\frac1n \sum_i |p_i - p_i'|^2 / \sigma^2)$, with the reference $p'$ about the
     anchor of the robot, m."""
     gap = jnp.sum((now.links.pos - now.relative_pos) ** 2, axis=1)
-    return _near(gap, now.sigma["link_positions"])
+    return _gaussian(gap, now.sigma["link_positions"])
 
 
-def link_orientations(now: Tracked) -> Float[Array, ""]:
+def link_orientations(now: TrackingStep) -> Float[Array, ""]:
     r"""$\exp(-\frac1n \sum_i \theta_i^2 / \sigma^2)$, with the reference about the anchor of
     the robot, rad."""
     gap = square_angle(now.links.rot, now.relative_rot)
-    return _near(gap, now.sigma["link_orientations"])
+    return _gaussian(gap, now.sigma["link_orientations"])
 
 
-def link_velocities(now: Tracked) -> Float[Array, ""]:
+def link_velocities(now: TrackingStep) -> Float[Array, ""]:
     r"""$\exp(-\frac1n \sum_i |v_i - \hat v_i|^2 / \sigma^2)$ in the world, m/s."""
     gap = jnp.sum((now.links.lin - now.target.lin) ** 2, axis=1)
-    return _near(gap, now.sigma["link_velocities"])
+    return _gaussian(gap, now.sigma["link_velocities"])
 
 
-def link_rates(now: Tracked) -> Float[Array, ""]:
+def link_rates(now: TrackingStep) -> Float[Array, ""]:
     r"""$\exp(-\frac1n \sum_i |\omega_i - \hat \omega_i|^2 / \sigma^2)$ in the world, rad/s."""
     gap = jnp.sum((now.links.ang - now.target.ang) ** 2, axis=1)
-    return _near(gap, now.sigma["link_rates"])
+    return _gaussian(gap, now.sigma["link_rates"])
 
 
-def joint_positions(now: Tracked) -> Float[Array, ""]:
+def joint_positions(now: TrackingStep) -> Float[Array, ""]:
     r"""$\exp(-\frac1n \sum_j (q_j - \hat q_j)^2 / \sigma^2)$, rad."""
-    return _near(now.angle_error**2, now.sigma["joint_positions"])
+    return _gaussian(now.angle_error**2, now.sigma["joint_positions"])
 
 
-def joint_velocities(now: Tracked) -> Float[Array, ""]:
+def joint_velocities(now: TrackingStep) -> Float[Array, ""]:
     r"""$\exp(-\frac1n \sum_j (\dot q_j - \hat{\dot q}_j)^2 / \sigma^2)$, rad/s."""
-    return _near(now.rate_error**2, now.sigma["joint_velocities"])
+    return _gaussian(now.rate_error**2, now.sigma["joint_velocities"])
 
 
-def action_rate(now: Tracked) -> Float[Array, ""]:
+def action_rate(now: TrackingStep) -> Float[Array, ""]:
     """$|a_t - a_{t-1}|^2$."""
     return jnp.sum((now.action - now.last_action) ** 2)
 
 
-def joint_limits(now: Tracked) -> Float[Array, ""]:
+def joint_limits(now: TrackingStep) -> Float[Array, ""]:
     """Sum of the angles beyond the soft joint limits, rad."""
     return jnp.sum(now.beyond)
 
 
-def torques(now: Tracked) -> Float[Array, ""]:
+def torques(now: TrackingStep) -> Float[Array, ""]:
     r"""$\sum_j (\tau_j / \tau_{\max,j})^2$, with the torque limits $\tau_{\max,j}$."""
     return jnp.sum((now.torque / now.torque_limit) ** 2)
 
 
-def joint_acceleration(now: Tracked) -> Float[Array, ""]:
+def joint_acceleration(now: TrackingStep) -> Float[Array, ""]:
     r"""$|\ddot q|^2$, of the mean acceleration over the control step."""
     return jnp.sum(now.acceleration**2)
 
 
-def failed(now: Tracked) -> Float[Array, ""]:
+def failed(now: TrackingStep) -> Float[Array, ""]:
     """1 if an error is too large, see `limits`."""
     return now.failed.astype(now.action.dtype)
 

@@ -14,7 +14,6 @@ from eqsim import (
     AbstractPipeline,
     Generalized,
     ResetOptions,
-    scan,
     State,
     System,
     Timestep,
@@ -38,6 +37,16 @@ from eqsim.terrain import ground_height, TerrainGrid
 
 from ._commands import Commands
 from ._fields import as_array, as_arrays
+from ._legged import (
+    check_term,
+    check_torque_limits,
+    control_step,
+    default_frame_skip,
+    joint_ranges,
+    per_entry,
+    unbounded_actions,
+    with_noise,
+)
 from ._rewards import Motion, TERMS
 from ._robots import (
     by_joint,
@@ -206,9 +215,8 @@ class VelocityTracking(AbstractEnv):
             )
         self.sys = load_robot(robot, terrain) if sys is None else sys
         self.pipeline = Generalized(max_contacts=16) if pipeline is None else pipeline
-        self.frame_skip = (
-            max(round(0.02 / robot.dt), 1) if frame_skip is None else frame_skip
-        )
+        skip = default_frame_skip(robot) if frame_skip is None else frame_skip
+        self.frame_skip = skip
         check_count("frame_skip", self.frame_skip)
         self.observation = observation
         self.names = find_names(self.sys, robot)
@@ -244,24 +252,11 @@ class VelocityTracking(AbstractEnv):
 
     def _check_terms(self, robot: Robot) -> None:
         """Raise `ValueError` for terms that need what the robot does not have."""
-        actuators, feet = self.sys.actuators, robot.feet
-        free = zip(actuators.names, actuators.force_limited, strict=True)
-        free = [name for name, limited in free if not limited]
-        alone = [name for k, name in enumerate(feet) if self.names.others[k] == k]
-        for term, lacking, what in (
-            ("torques", free, "actuators with a torque limit (`forcerange`)"),
-            (
-                "alternation",
-                alone,
-                "feet whose names differ by side, as left and right",
-            ),
-        ):
-            if term in self.weights and lacking:
-                raise ValueError(
-                    f"The reward term {term!r} needs {what}, unlike "
-                    f"{', '.join(map(repr, lacking))}. Leave it out of `weights`, or change "
-                    "the robot."
-                )
+        check_torque_limits(self.sys, self.weights)
+        feet, others = robot.feet, self.names.others
+        alone = [name for k, name in enumerate(feet) if others[k] == k]
+        needed = "feet whose names differ by side, as left and right"
+        check_term("alternation", self.weights, alone, needed)
 
     def velocity(self, robot: State) -> Float[Array, "3"]:
         """Return what commands ask for: forward and lateral velocity of the root in its own
@@ -325,8 +320,7 @@ class VelocityTracking(AbstractEnv):
     @property
     def action_range(self) -> Float[Array, "nu 2"]:
         """No bounds: targets are limited by the torques of the servos."""
-        endless = jnp.asarray([[-jnp.inf, jnp.inf]], self.sys.dt.dtype)
-        return jnp.broadcast_to(endless, (self.sys.nu, 2))
+        return unbounded_actions(self.sys)
 
     def physics(self, state: VelocityState) -> State:
         """Return the state of the robot."""
@@ -368,7 +362,10 @@ class VelocityTracking(AbstractEnv):
         """Take one control step."""
         check_action(self, action)
         key, key_command, key_noise = jr.split(state.key, 3)
-        robot, solved = self._simulate(state.robot, action)
+        ctrl = self.pose + self.action_scale * action
+        robot, solved = control_step(
+            self.pipeline, self.sys, state.robot, ctrl, self.frame_skip
+        )
         now = self._motion(state, robot, solved, action)
         due = state.command_steps <= 1
         command, steps = self.commands.draw(key_command, self.dt)
@@ -409,14 +406,6 @@ class VelocityTracking(AbstractEnv):
         q = q.at[jnp.asarray(self.names.q)].add(off)
         velocity = jr.uniform(key_velocity, (6,), q.dtype, -0.5, 0.5)
         return q, jnp.zeros(self.sys.nv, q.dtype).at[:6].set(velocity)
-
-    def _simulate(self, robot: State, action) -> tuple[State, Solved]:
-        """Take one control step, and return the solution at its last time step."""
-        ctrl = self.pose + self.action_scale * action
-        # All steps by one program, as each kind of program is compiled.
-        step = lambda now, _: (self.pipeline.advance(self.sys, now[0], ctrl), None)
-        first = self.pipeline.advance(self.sys, robot, ctrl)
-        return scan(step, first, length=self.frame_skip - 1)[0]
 
     def _root(self, robot: State):
         """Return velocity, angular velocity and direction of gravity in the axes of the
@@ -504,12 +493,7 @@ class VelocityTracking(AbstractEnv):
 
     def _soft_limits(self) -> tuple[Float[Array, " nu"], Float[Array, " nu"]]:
         """Return lower and upper soft limits of the joints, rad; infinite without limits."""
-        places, joints = self.names.places, self.sys.joints
-        low, high = joints.range[jnp.asarray(places)].T
-        middle, half = 0.5 * (low + high), 0.5 * self.soft_limit * (high - low)
-        limited = jnp.asarray([joints.limited[k] for k in places])
-        half = jnp.where(limited, half, jnp.inf)
-        return middle - half, middle + half
+        return joint_ranges(self.sys, self.names, self.soft_limit)
 
     def _parts(self, state: VelocityState, velocity, rate, gravity):
         """Return all parts of the observation by name."""
@@ -532,16 +516,8 @@ class VelocityTracking(AbstractEnv):
 
     def _observe(self, key, parts) -> PyTree[Float[Array, "..."]]:
         """Return the observation of the parts that it has, with noise."""
-        seen = [parts[name] for name in self.observation]
-        full = lambda table, none: jnp.concatenate(
-            [
-                jnp.broadcast_to(table.get(name, jnp.asarray(none, x.dtype)), x.shape)
-                for name, x in zip(self.observation, seen, strict=True)
-            ]
-        )
-        value = jnp.concatenate(seen)
-        noise = jr.uniform(key, value.shape, value.dtype, -1.0, 1.0)
-        return full(self.scales, 1.0) * (value + full(self.noise, 0.0) * noise)
+        scales = per_entry(self.observation, parts, self.scales, 1.0)
+        return scales * with_noise(key, self.observation, parts, self.noise)
 
 
 _VECTOR, _PSEUDOVECTOR = (1, -1, 1), (-1, 1, -1)

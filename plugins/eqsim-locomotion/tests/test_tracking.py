@@ -1,5 +1,6 @@
 """Tracking of motions: files, references, errors, rewards, starts."""
 
+import dataclasses
 import functools as ft
 
 import eqsim_locomotion as loco
@@ -10,6 +11,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from eqsim_locomotion._adaptive_starts import CarriedFailures
+from eqsim_locomotion._legged import control_step
 from eqsim_locomotion._motion import find_motion
 from eqsim_locomotion._tracking_rewards import about_anchor, square_angle
 from humanoid import robot
@@ -41,6 +43,11 @@ reset = eqx.filter_jit(lambda env, key, options=None: env.reset(key, options))
 def at_frame(frame, env=None):
     """The state in a frame of the reference."""
     return reset(env or task(), jr.key(0), {"start": jnp.asarray(frame, jnp.int32)})
+
+
+def solution(env, robot):
+    """The solution at the end of a control step."""
+    return control_step(env.pipeline, env.sys, robot, env.pose, env.frame_skip)[1]
 
 
 # Motions.
@@ -113,8 +120,15 @@ def test_files_that_are_no_motions(getkey, tmp_path):
     with pytest.raises(ValueError, match="text.csv must have only numbers"):
         load("text.csv")
     (tmp_path / "text.npz").write_text("x,y\n1,2\n")
-    with pytest.raises(ValueError, match=r"text.npz is no readable `.npz`"):
+    with pytest.raises(ValueError, match=r"Cannot read .*text.npz as an `.npz` file"):
         load("text.npz")
+    (tmp_path / "empty.npz").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"Cannot read .*empty.npz as an `.npz` file"):
+        load("empty.npz")
+    for name, values in (("rates", {"q": q, "fps": [30, 30]}), ("words", {"q": ["a"]})):
+        np.savez(tmp_path / f"{name}.npz", **{"fps": 30, **values})
+        with pytest.raises(ValueError, match=f"{name}.npz: `q` must be numbers and"):
+            load(f"{name}.npz")
     (tmp_path / "motion.bvh").write_text("")
     with pytest.raises(ValueError, match=r"motion.bvh: motions are files `.npz` or"):
         load("motion.bvh")
@@ -137,12 +151,15 @@ def test_motions_that_do_not_fit():
     short = loco.ReferenceMotion(jnp.zeros((4, 9)), 0.02)
     with pytest.raises(ValueError, match="`motion` has 9 coordinates.*has 15"):
         loco.MotionTracking(robot(), short)
-    with pytest.raises(ValueError, match="`start` and `end` select a part of a file"):
+    with pytest.raises(ValueError, match="`start` and `end` apply to motion files"):
         loco.MotionTracking(robot(), start=1.0)
     with pytest.raises(ValueError, match="at least two frames, got"):
         loco.ReferenceMotion(jnp.zeros((1, 15)), 0.02)
     with pytest.raises(ValueError, match="`bend` is zero for all joints of 'humanoid'"):
         loco.squats(robot(), task().sys, bend=0.0)
+    for name, value in (("count", 0), ("seconds", 0), ("period", -1.0)):
+        with pytest.raises(ValueError, match=f"`{name}` must be .*got {value}"):
+            loco.squats(robot(), task().sys, **{name: value})
 
 
 def test_resampling_keeps_speed_along_straight_motions(getkey):
@@ -164,6 +181,42 @@ def test_resampling_keeps_speed_along_straight_motions(getkey):
     np.testing.assert_array_equal(qd, 0.0)
     with pytest.raises(ValueError, match="takes 1 s, less than two frames"):
         motion.resampled(sys, 2.0)
+
+
+def test_the_reference_keeps_the_time_step():
+    """With another time step, velocities are those of frames that are that far apart."""
+    env, frame = task(), jnp.asarray(30)
+    faster = eqx.tree_at(lambda e: e.sys.dt, env, 0.5 * env.sys.dt)
+    (q, qd), (same, twice) = env.reference(frame), faster.reference(frame)
+    np.testing.assert_array_equal(q, same)
+    np.testing.assert_allclose(twice, 2.0 * qd, rtol=1e-12)
+    assert np.abs(qd).max() > 0.1
+    state, _ = at_frame(30, faster)
+    np.testing.assert_allclose(state.robot.qd, twice, rtol=1e-12)
+
+
+def test_tasks_can_be_made_in_transformations():
+    """Also where the time step is traced: the motion is then resampled to that of the
+    description."""
+    env = task()
+    slow = env.motion.resampled(env.sys, 0.04)
+
+    def velocity(dt, motion):
+        sys = eqx.tree_at(lambda s: s.dt, env.sys, dt)
+        made = loco.motion_tracking(robot(), motion, sys=sys).env
+        assert made.motion.frames == env.motion.frames
+        return made.reference(jnp.asarray(30))[1]
+
+    dts = jnp.array([0.5, 1.0]) * env.sys.dt
+    for motion in (env.motion, slow):
+        fast, usual = jax.jit(jax.vmap(lambda dt: velocity(dt, motion)))(dts)
+        np.testing.assert_allclose(fast, 2.0 * usual, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        jax.jit(lambda: velocity(env.sys.dt, env.motion))(),
+        env.reference(jnp.asarray(30))[1],
+        rtol=1e-9,
+        atol=1e-12,
+    )
 
 
 def test_feet_of_squats_stay():
@@ -198,7 +251,7 @@ def test_terms_of_an_exact_step():
     state, _ = at_frame(20)
     q, qd = env.motion.at(env.sys, state.frame)
     links = env._links(state.robot)
-    solved = env._simulate(state.robot, env.pose)[1]
+    solved = solution(env, state.robot)
     now = env._tracked(state, state.robot, solved, jnp.zeros(8), links, q, qd)
     for name, term in loco.TRACKING_TERMS.items():
         if name in env.sigmas:
@@ -211,7 +264,7 @@ def test_terms_are_their_equations(getkey):
     rot = lambda: jnp.linalg.qr(draw(3, 3, 3))[0]
     links = loco.LinkStates(draw(3, 3), rot(), draw(3, 3), draw(3, 3))
     target = loco.LinkStates(draw(3, 3), rot(), draw(3, 3), draw(3, 3))
-    now = loco.Tracked(
+    now = loco.TrackingStep(
         links, target, 1, draw(3, 3), rot(), draw(4), draw(4), draw(4),
         jnp.abs(draw(4)), draw(4), jnp.abs(draw(4)) + 1.0, draw(4), draw(4),
         jnp.asarray(True), {name: jnp.asarray(2.0) for name in task().sigmas},
@@ -309,7 +362,7 @@ def test_derivatives_of_rewards(getkey):
     """By coordinates and velocities of the robot and its reference, and its links."""
     env = task()
     state, _ = at_frame(20)
-    solved = env._simulate(state.robot, env.pose)[1]
+    solved = solution(env, state.robot)
 
     def total(q, qd, motion, pos):
         where = lambda e: (e.motion.q, e.sys.links.pos)
@@ -351,22 +404,38 @@ def test_the_reference_follows_the_robot():
     np.testing.assert_allclose(longer.tracking(state)["links, m"][1], 0.0, atol=1e-6)
 
 
+def only(env, name):
+    """The task with one of its limits; the others are infinite."""
+    limits = {
+        k: x if k == name else jnp.full_like(x, jnp.inf) for k, x in env.limits.items()
+    }
+    return eqx.tree_at(lambda e: e.limits, env, limits)
+
+
 def test_too_large_errors_end_episodes():
+    """Each by its own limit."""
     env, state = task(), at_frame(0)[0]
+
+    def ended_by(state):
+        ends = lambda e: bool(step(e, state, jnp.zeros(8))[1].terminated)
+        names = {name for name in env.limits if ends(only(env, name))}
+        assert ends(env) == bool(names)
+        return names
+
     lift = lambda z: eqx.tree_at(lambda s: s.robot.q, state, state.robot.q.at[2].add(z))
-    assert not bool(step(env, lift(0.2), jnp.zeros(8))[1].terminated)
-    assert bool(step(env, lift(0.3), jnp.zeros(8))[1].terminated)
+    assert ended_by(lift(0.2)) == set()
+    assert "anchor_height" in ended_by(lift(0.3))
     lying = state.robot.q.at[3:7].set(jnp.array([1.0, 0.0, 1.0, 0.0]) / jnp.sqrt(2.0))
     lying = eqx.tree_at(lambda s: s.robot.q, state, lying)
-    assert bool(step(env, lying, jnp.zeros(8))[1].terminated)
+    assert "anchor_tilt" in ended_by(lying)
     # With one leg stretched ahead, its foot is too high.
     leg = state.robot.q.at[jnp.asarray(env.names.q[:2])].set(jnp.array([-1.5, 0.0]))
     leg = eqx.tree_at(lambda s: s.robot.q, state, leg)
-    assert bool(step(env, leg, jnp.zeros(8))[1].terminated)
+    assert ended_by(leg) == {"end_height"}
 
 
 def test_noise_of_starts(getkey):
-    """Within its half widths, and none of joints beyond their limits."""
+    """Within its half widths, and joint angles within their ranges."""
     env = loco.MotionTracking(robot(), noise={})
     keys = jr.split(getkey(), 500)
     first = {"start": jnp.zeros((), jnp.int32)}
@@ -379,6 +448,14 @@ def test_noise_of_starts(getkey):
     rates = np.abs(np.asarray(states.robot.qd) - np.asarray(qd)).max(axis=0)
     half = np.array([0.2, 0.2, 0.1, 0.2, 0.2, 0.3])
     assert np.all((rates[:6] > 0.95 * half) & (rates[:6] < 1.0001 * half))
+    env = loco.MotionTracking(
+        robot(), env.motion, env.sys, noise={}, start_noise={"joint_positions": 0.3}
+    )
+    angles = jax.jit(jax.vmap(lambda key: env._initial(key, first["start"])[0]))(keys)
+    angles = np.asarray(angles[:, 7:])
+    low, high = np.asarray(env.sys.joints.range[1:]).T
+    assert np.all((angles >= low - 1e-12) & (angles <= high + 1e-12))
+    assert np.any(np.abs(angles - low) < 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -395,6 +472,18 @@ def test_noise_of_starts(getkey):
 def test_unknown_names(option, value):
     with pytest.raises(ValueError, match=f"`{option}` names 'wing'. Choose from"):
         loco.MotionTracking(robot(), **{option: value})
+
+
+def test_torques_need_limits():
+    """Without them, the term would divide by zero."""
+    sys = task().sys
+    free = dataclasses.replace(sys.actuators, force_limited=(False,) * 8)
+    free = eqx.tree_at(lambda s: s.actuators, sys, free)
+    with pytest.raises(
+        ValueError, match="'torques' needs actuators with a torque limit"
+    ):
+        loco.MotionTracking(robot(), sys=free, weights={"torques": -1.0})
+    loco.MotionTracking(robot(), sys=free)
 
 
 def test_targets_about_the_reference_or_the_default_pose(getkey):
@@ -426,6 +515,38 @@ def test_starts_are_where_the_robot_fails():
     ahead = np.array([0.64 / 2.952, 0.8 / 2.44, 1.0 / 1.8, 0.0])
     np.testing.assert_allclose(chance, 0.025 + 0.9 * ahead / ahead.sum(), rtol=1e-6)
     np.testing.assert_allclose(jnp.sum(chance), 1.0)
+
+
+@pytest.mark.parametrize("bins", (1, 4, 7, 99, 200))
+def test_each_bin_starts_at_its_first_frame(getkey, bins):
+    """Also where bins have different numbers of frames; starts of a bin lie in it."""
+    env = loco.AdaptiveStarts(task(), bins=bins, uniform=0.0, lookahead=0.0)
+    intervals = task().motion.frames - 1
+    inner, _ = at_frame(0)
+    bin_of = lambda frame: env._bin(eqx.tree_at(lambda s: s.frame, inner, frame))
+    found = np.asarray(jax.vmap(bin_of)(jnp.arange(intervals + 1)))
+    first = [int(env._first(jnp.asarray(k))) for k in range(bins + 1)]
+    assert first[0] == 0 and first[-1] == intervals
+    expected = np.repeat(np.arange(bins), np.diff(first))
+    np.testing.assert_array_equal(found, [*expected, bins - 1])
+    for index in {0, bins // 2, bins - 1}:
+        carried = CarriedFailures(jnp.zeros(bins).at[index].set(1.0))
+        for _ in range(3):
+            state, _ = reset(env, getkey(), {"start": carried})
+            assert int(state.first) == index
+            assert first[index] <= int(state.inner.frame) < first[index + 1]
+
+
+def test_numbers_of_starts():
+    for name in ("uniform", "lookahead", "rate"):
+        for value in (-0.1, 1.1):
+            with pytest.raises(
+                ValueError, match=f"`{name}` must be between 0 and 1, got {value}"
+            ):
+                loco.AdaptiveStarts(task(), **{name: value})
+    most = task().motion.frames - 1
+    with pytest.raises(ValueError, match=f"frames minus one, {most}, got {most + 1}."):
+        loco.AdaptiveStarts(task(), bins=most + 1)
 
 
 def test_failures_pass_to_the_next_episode(getkey):
@@ -469,9 +590,7 @@ def test_starts_need_a_reference():
     other = loco.VelocityTracking(robot())
     with pytest.raises(ValueError, match="`AdaptiveStarts` needs.*`VelocityTracking`"):
         loco.AdaptiveStarts(other)
-    with pytest.raises(
-        ValueError, match="`options.start`: `VelocityTracking` knows no"
-    ):
+    with pytest.raises(ValueError, match="`options.start`: `VelocityTracking` has no"):
         other.reset(jr.key(0), {"start": jnp.asarray(1)})
     assert loco.motion_tracking(robot()).bins == 4
 
