@@ -27,20 +27,26 @@ import eqsim_zoo
 
 # Differences from the published settings: fewer environments, smaller networks, and
 # more and larger updates per step, suitable for two cores.
+_T1 = {
+    "num_envs": 256,
+    "unroll_length": 24,
+    "num_minibatches": 4,
+    "policy_hidden": (128, 64),
+    "value_hidden": (128, 64),
+    "learning_rate": 1e-3,
+    "target_kl": 0.02,
+    "discount": 0.97,
+    "entropy_cost": 5e-3,
+    "initial_log_std": -1.0,
+    "normalize_values": True,
+    "symmetric": True,
+}
 SMALL = {
+    "playground_t1_joystick_flat": _T1,
     "playground_berkeley_humanoid_joystick_flat": {
-        "num_envs": 256,
-        "unroll_length": 24,
-        "num_minibatches": 4,
-        "policy_hidden": (128, 64),
-        "value_hidden": (128, 64),
-        "learning_rate": 1e-3,
-        "target_kl": 0.02,
+        **_T1,
         "discount": 0.98,
         "entropy_cost": 3e-3,
-        "initial_log_std": -1.0,
-        "normalize_values": True,
-        "symmetric": True,
     },
     "playground_go1_joystick_flat": {
         "num_envs": 256,
@@ -59,13 +65,18 @@ SMALL = {
     },
 }
 LENGTHS = {
+    "playground_t1_joystick_flat": 1000,
     "playground_berkeley_humanoid_joystick_flat": 1000,
     "playground_go1_joystick_flat": 1000,
     "playground_panda_pick_cube": 150,
 }
 # Options of tasks in training and evaluations.
-OPTIONS = {"playground_berkeley_humanoid_joystick_flat": {"pushes": None}}
+OPTIONS = {
+    "playground_berkeley_humanoid_joystick_flat": {"pushes": None},
+    "playground_t1_joystick_flat": {"pushes": None},
+}
 TERMS = {
+    "playground_t1_joystick_flat": ("tracking_lin_vel", "tracking_ang_vel"),
     "playground_berkeley_humanoid_joystick_flat": (
         "tracking_lin_vel",
         "tracking_ang_vel",

@@ -83,7 +83,7 @@ class AbstractGo1Pose(AbstractPlaygroundTask):
     action_scale: eqx.AbstractVar[Float[Array, ""]]
     noise: eqx.AbstractVar[JoystickNoise]
     soft_limit: eqx.AbstractVar[Float[Array, ""]]
-    power_limit: eqx.AbstractVar[Float[Array, ""]]
+    power_limit: eqx.AbstractVar[Float[Array, ""] | None]
 
     @abc.abstractmethod
     def targets(self, state: PoseState) -> Float[Array, " nu"]:
@@ -134,12 +134,14 @@ class AbstractGo1Pose(AbstractPlaygroundTask):
         seen = read_legged(self.about, self.pipeline, self.sys, robot, ctrl)
         earlier = state.last_action
         moved = PoseState(robot, key, ctrl, earlier, state.earlier_action)
-        power = jnp.sum(jnp.abs(seen.torque * robot.qd[6:]))
-        ended = self.ends(seen) | (power > self.power_limit)
+        ended = self.ends(seen)
+        if self.power_limit is not None:
+            power = jnp.sum(jnp.abs(seen.torque * robot.qd[6:]))
+            ended = ended | (power > self.power_limit)
         values = {
             **self.values(moved, seen, action),
             **acceleration(self, robot, ctrl),
-            "termination": ended.astype(power.dtype),
+            "termination": ended.astype(seen.torque.dtype),
         }
         terms = clipped(weighted(self.weights, values, self.dt))
         obs = self._observe(key_noise, moved, seen)
@@ -222,7 +224,7 @@ class Go1Getup(AbstractGo1Pose):
     - `drop`: probability of a fall.
     - `height`: target height $z_0$ of the IMU, m.
     - `soft_limit`: soft joint limits as a fraction of the range, about its center.
-    - `power_limit`: mechanical power above which the episode terminates, W.
+    - `power_limit`: mechanical power above which the episode terminates, W; None: none.
 
     ??? cite "Reference"
         Zakka et al., *MuJoCo Playground*, 2025. `Go1Getup`.
@@ -242,7 +244,7 @@ class Go1Getup(AbstractGo1Pose):
     drop: Float[Array, ""] = number(0.6)
     height: Float[Array, ""] = number(0.275)
     soft_limit: Float[Array, ""] = number(0.95)
-    power_limit: Float[Array, ""] = number(float("inf"))
+    power_limit: Float[Array, ""] | None = number(None)
 
     def initial(
         self, key: PRNGKeyArray
@@ -378,7 +380,7 @@ class Go1Stand(AbstractGo1Pose):
     forward: Float[Array, "3"] = number((0.0, 0.0, -1.0))
     pose_weights: Float[Array, " nu"] = number((0.0,) * 6 + (1.0,) * 6)
     soft_limit: Float[Array, ""] = number(0.9)
-    power_limit: Float[Array, ""] = number(float("inf"))
+    power_limit: Float[Array, ""] | None = number(None)
 
     def initial(
         self, key: PRNGKeyArray
