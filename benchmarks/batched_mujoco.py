@@ -38,10 +38,9 @@ def serve(file: str) -> None:
 
     job = dict(np.load(file))
     source = str(job["model"])
-    if "rizon" in source:  # MuJoCo 4 writes files that older versions refuse.
-        model = holding(source).compile()
-    else:
-        model = mujoco.MjModel.from_xml_path(source)
+    # Not a file of the compiled arm: older versions refuse what MuJoCo 4 writes.
+    spec = holding(source) if job["payload"] else mujoco.MjSpec.from_file(source)
+    model = spec.compile()
     model.opt.timestep = float(job["dt"])
     batch = mjbatch.Batch(model, len(job["q"]))
     q, qd, ctrl = (batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
@@ -108,6 +107,7 @@ class Job(NamedTuple):
     - `q`, `qd`: initial states, `(n, nq)` and `(n, nv)`.
     - `ctrl`: controls, `(T, n, nu)`.
     - `fields`: fields of `MjModel`, `(n, ...)`.
+    - `payload`: true for the arm of `holding`.
     """
 
     model: str
@@ -117,6 +117,7 @@ class Job(NamedTuple):
     qd: Any
     ctrl: Any
     fields: Mapping[str, Any] = {}
+    payload: bool = False
 
     @property
     def size(self) -> str:
@@ -289,7 +290,9 @@ def payload(folder: pathlib.Path, rng, steps: int) -> Cell:
         inertia[5 + k :: 8, -1, k] += EPS
     fields = {"body_mass": mass, "body_ipos": center, "body_inertia": inertia}
     q, u = (np.repeat(x, 8, axis=0) for x in (ctrl[:, 0], ctrl))
-    job = Job(file, 0.005, 1, q, np.zeros((24, model.nv)), np.swapaxes(u, 0, 1), fields)
+    job = Job(
+        file, 0.005, 1, q, np.zeros((24, model.nv)), np.swapaxes(u, 0, 1), fields, True
+    )
     return Cell(lambda: run(zero, arg), job, False)
 
 
@@ -302,7 +305,7 @@ class Peer:
     **Arguments:**
 
     - `python`: its interpreter.
-    - `job`: what to simulate.
+    - `job`: the simulations.
     - `file`: a file for the arrays.
     """
 

@@ -98,6 +98,8 @@ def flip(
 
 if __name__ == "__main__":
     robot, states, _ = flip(sys.argv[1])
-    print("pelvis at start, top and end, m:", *(states.q[[0, 48, -1], 2].round(2)))
+    up = 1.0 - 2.0 * jnp.sum(states.q[:, 4:6] ** 2, axis=1)
+    print(f"cosine of the tilt: least {up.min():.2f}, at the end {up[-1]:.2f}")
+    print(f"height of the pelvis at the end: {states.q[-1, 2]:.2f} m")
     camera = Camera((0.0, 0.0, 0.7), 3.2, 90.0, -8.0)
     write_gif(sys.argv[2], images(robot, states.q[::2], camera), 0.04)

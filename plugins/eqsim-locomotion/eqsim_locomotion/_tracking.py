@@ -23,7 +23,7 @@ from eqsim.bridges import check_count, check_key
 from eqsim.envs import check_action, Deployment, reset_options, same_robot_options
 from eqsim.kinematics import forward, forward_velocity, integrate
 from eqsim.pipelines import Solved
-from eqsim.spatial import positive_part, safe_sqrt
+from eqsim.spatial import clamp, positive_part, safe_sqrt
 
 from ._fields import as_array, as_arrays
 from ._legged import (
@@ -142,7 +142,7 @@ class MotionTracking(AbstractEnv):
     are computed from its coordinates and `sys` in each step, so that they follow changes of
     the robot, and so do derivatives. A control step is one frame: the motion is resampled to
     `dt`, and if the time step changes later, the reference becomes faster or slower, also in
-    its velocities.
+    its velocities. `motion.period` is not read any more, and has no derivative.
 
     Initial state: a uniformly drawn frame of the reference except the last one, plus
     `start_noise`, with joint angles limited to their ranges; `start` is clipped to these
@@ -417,7 +417,7 @@ class MotionTracking(AbstractEnv):
         q = integrate(self.sys, q, move)
         low, high = joint_ranges(self.sys, self.names, 1.0)
         index = jnp.asarray(self.names.q)
-        q = q.at[index].set(jnp.clip(q[index], low, high))
+        q = q.at[index].set(clamp(q[index], low, high))
         qd = qd.at[:3].add(draw[nv : nv + 3] * noise["linear_velocity"])
         return q, qd.at[3:6].add(draw[nv + 3 :] * noise["angular_velocity"])
 
