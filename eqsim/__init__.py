@@ -34,6 +34,7 @@ from . import _setup as _setup  # isort: split
 
 
 from . import (
+    actuators as actuators,
     bridges as bridges,
     collision as collision,
     constraint as constraint,

@@ -4,9 +4,11 @@ have for vectors.
 Sine and cosine: the argument is reduced by multiples of $\pi/2$ in three parts (Cody and
 Waite 1980), then the minimax polynomials of Moshier's Cephes library (`sinf.c`, `sin.c`)
 hold on $[-\pi/4, \pi/4]$. Arguments too large for that go through the C library, as all
-other functions do. The result of a lane does not depend on the other lanes.
+other functions but exp and tanh do. These reduce the argument by multiples of $\log 2$ and
+use Taylor polynomials. The result of a lane does not depend on the other lanes.
 """
 
+import math
 import struct
 from typing import NamedTuple
 
@@ -282,10 +284,8 @@ _COSINE = {
 def definition(helper: Helper, width: int, externals: set) -> str:
     """Return the text of a function, for vectors of `width` lanes or for scalars."""
     lanes = width if helper.vector else 1
-    if helper.name in ("sin", "cos"):
-        return _Turn(helper, lanes, externals).text()
-    if helper.name == "pow":
-        return _power(helper, lanes, externals)
+    if helper.name in _DEFINITIONS:
+        return _DEFINITIONS[helper.name](helper, lanes, externals)
     kind = _lane_type(helper.dtype, lanes)
     names = ["%a", "%b"][: helper.arity]
     lines, result = _calls(helper.c_name, names, helper.dtype, lanes, externals)
@@ -367,22 +367,28 @@ def _power(helper: Helper, lanes: int, externals: set) -> str:
     return "\n".join(lines)
 
 
-class _Turn:
-    """Sine or cosine."""
+class _Lines:
+    """Lines of a function of one argument `%a` on vectors of lanes.
+
+    - `lines`: the lines so far.
+    """
 
     def __init__(self, helper: Helper, lanes: int, externals: set):
         self.op, self.dtype, self.lanes = helper.name, helper.dtype, lanes
-        self.symbol, self.externals, self.lines = helper.symbol, externals, []
-        dtype = helper.dtype
-        self.kind = _lane_type(dtype, lanes)
-        self.integer = _lane_type("i4" if dtype == "f4" else "i8", lanes)
+        self.externals, self.is_single = externals, helper.dtype == "f4"
+        self.kind = _lane_type(helper.dtype, lanes)
+        self.integer = _lane_type("i4" if self.is_single else "i8", lanes)
         self.boolean = _lane_type("b1", lanes)
+        self.lines = [
+            f"define internal {self.kind} {helper.symbol}({self.kind} %a) noinline "
+            "nounwind {"
+        ]
 
     def number(self, value) -> str:
         return _splat(value, self.dtype, self.lanes)
 
     def whole(self, value: int) -> str:
-        return _splat(value, "i4" if self.dtype == "f4" else "i8", self.lanes)
+        return _splat(value, "i4" if self.is_single else "i8", self.lanes)
 
     def add(self, name: str, expression: str) -> str:
         self.lines.append(f"  {name} = {expression}")
@@ -390,7 +396,7 @@ class _Turn:
 
     def intrinsic(self, name: str, function: str, *operands: str) -> str:
         kind = self.kind
-        suffix = "f32" if self.dtype == "f4" else "f64"
+        suffix = "f32" if self.is_single else "f64"
         suffix = suffix if self.lanes == 1 else f"v{self.lanes}{suffix}"
         full = f"llvm.{function}.{suffix}"
         kinds = ", ".join([kind] * len(operands))
@@ -398,58 +404,151 @@ class _Turn:
         given = ", ".join(f"{kind} {operand}" for operand in operands)
         return self.add(name, f"call {kind} @{full}({given})")
 
-    def polynomial(self, tag: str, coefficients) -> str:
+    def polynomial(self, tag: str, argument: str, coefficients) -> str:
+        """Add a polynomial by Horner's rule, from the highest coefficient."""
         found = self.number(coefficients[0])
         for k, coefficient in enumerate(coefficients[1:]):
             term = self.number(coefficient)
-            found = self.intrinsic(f"%{tag}{k}", "fmuladd", "%z", found, term)
+            found = self.intrinsic(f"%{tag}{k}", "fmuladd", argument, found, term)
         return found
 
-    def text(self) -> str:
-        kind, boolean = self.kind, self.boolean
-        self.lines.append(
-            f"define internal {kind} {self.symbol}({kind} %a) noinline nounwind {{"
-        )
-        self.intrinsic("%size", "fabs", "%a")
-        limit = self.number(_LARGEST[self.dtype])
-        self.add("%small", f"fcmp ole {kind} %size, {limit}")
-        zero = self.number(0.0)
-        self.add("%near", f"select {boolean} %small, {kind} %a, {kind} {zero}")
-        self._reduce()
-        sine = self.polynomial("s", _SINE[self.dtype])
-        self.add("%rz", f"fmul {kind} %r3, %z")
-        sine = self.intrinsic("%sine", "fmuladd", "%rz", sine, "%r3")
-        cosine = self.polynomial("c", _COSINE[self.dtype])
-        self.add("%odd0", f"and {self.integer} %turn, {self.whole(1)}")
-        self.add("%odd", f"icmp ne {self.integer} %odd0, {self.whole(0)}")
-        self.add("%chosen", f"select {boolean} %odd, {kind} {cosine}, {kind} {sine}")
-        self.add("%half0", f"and {self.integer} %turn, {self.whole(2)}")
-        self.add("%half", f"icmp ne {self.integer} %half0, {self.whole(0)}")
-        self.add("%minus", f"fneg {kind} %chosen")
-        out = self.add("%out", f"select {boolean} %half, {kind} %minus, {kind} %chosen")
-        if self.op == "sin":
-            self.add("%none", f"fcmp oeq {kind} %a, {zero}")
-            out = self.add(
-                "%odd_out", f"select {boolean} %none, {kind} %a, {kind} {out}"
-            )
-        self.lines += _every_lane("%fits", "%small", self.lanes)
-        self.lines += ["  br i1 %fits, label %done, label %far", "far:"]
-        calls, result = _calls(self.op, ["%a"], self.dtype, self.lanes, self.externals)
-        self.lines += calls
-        self.add("%mixed", f"select {boolean} %small, {kind} {out}, {kind} {result}")
-        self.lines += [f"  ret {kind} %mixed", "done:", f"  ret {kind} {out}", "}"]
-        return "\n".join(self.lines)
+    def reduced(self, tag: str, argument: str, unit: float, parts) -> str:
+        """Add `%k`, the nearest whole number of units in the argument, and return the
+        rest.
 
-    def _reduce(self) -> None:
-        """Add lines that reduce an angle to `%r3` in [-pi/4, pi/4] and `%turn`, the
-        number of quarter turns."""
-        kind = self.kind
-        self.add("%k0", f"fmul {kind} %near, {self.number(2 / np.pi)}")
+        **Arguments:**
+
+        - `parts`: numbers whose sum is the unit, the first ones with few digits, so that
+            their products with `%k` are exact (Cody and Waite, *Software manual for the
+            elementary functions*, 1980).
+        """
+        self.add("%k0", f"fmul {self.kind} {argument}, {self.number(1 / unit)}")
         self.intrinsic("%k", "rint", "%k0")
-        below = "%near"
-        for j, part in enumerate(_PARTS[self.dtype], 1):
-            below = self.intrinsic(f"%r{j}", "fmuladd", "%k", self.number(-part), below)
-        self.add("%turn0", f"fptosi {kind} %k to {self.integer}")
-        shift = self.whole(1 if self.op == "cos" else 0)
-        self.add("%turn", f"add {self.integer} %turn0, {shift}")
-        self.add("%z", f"fmul {kind} %r3, %r3")
+        rest = argument
+        for j, part in enumerate(parts, 1):
+            rest = self.intrinsic(
+                f"%{tag}{j}", "fmuladd", "%k", self.number(-part), rest
+            )
+        return rest
+
+
+def _turn(helper: Helper, lanes: int, externals: set) -> str:
+    """Return a sine or cosine."""
+    own = _Lines(helper, lanes, externals)
+    kind, boolean, integer = own.kind, own.boolean, own.integer
+    zero = own.number(0.0)
+    own.intrinsic("%size", "fabs", "%a")
+    own.add("%small", f"fcmp ole {kind} %size, {own.number(_LARGEST[own.dtype])}")
+    own.add("%near", f"select {boolean} %small, {kind} %a, {kind} {zero}")
+    # The rest lies in [-pi/4, pi/4], and `%turn` is the number of quarter turns.
+    rest = own.reduced("r", "%near", np.pi / 2, _PARTS[own.dtype])
+    own.add("%turn0", f"fptosi {kind} %k to {integer}")
+    own.add("%turn", f"add {integer} %turn0, {own.whole(int(own.op == 'cos'))}")
+    own.add("%z", f"fmul {kind} {rest}, {rest}")
+    sine = own.polynomial("s", "%z", _SINE[own.dtype])
+    own.add("%rz", f"fmul {kind} {rest}, %z")
+    sine = own.intrinsic("%sine", "fmuladd", "%rz", sine, rest)
+    cosine = own.polynomial("c", "%z", _COSINE[own.dtype])
+    own.add("%odd0", f"and {integer} %turn, {own.whole(1)}")
+    own.add("%odd", f"icmp ne {integer} %odd0, {own.whole(0)}")
+    own.add("%chosen", f"select {boolean} %odd, {kind} {cosine}, {kind} {sine}")
+    own.add("%half0", f"and {integer} %turn, {own.whole(2)}")
+    own.add("%half", f"icmp ne {integer} %half0, {own.whole(0)}")
+    own.add("%minus", f"fneg {kind} %chosen")
+    out = own.add("%out", f"select {boolean} %half, {kind} %minus, {kind} %chosen")
+    if own.op == "sin":
+        own.add("%none", f"fcmp oeq {kind} %a, {zero}")
+        out = own.add("%odd_out", f"select {boolean} %none, {kind} %a, {kind} {out}")
+    own.lines += _every_lane("%fits", "%small", lanes)
+    own.lines += ["  br i1 %fits, label %done, label %far", "far:"]
+    calls, result = _calls(own.op, ["%a"], own.dtype, lanes, externals)
+    own.lines += calls
+    own.add("%mixed", f"select {boolean} %small, {kind} {out}, {kind} {result}")
+    own.lines += [f"  ret {kind} %mixed", "done:", f"  ret {kind} {out}", "}"]
+    return "\n".join(own.lines)
+
+
+_LOG_2 = {
+    "f4": (0.693359375, -2.1219444005469058e-4),
+    "f8": (0.693145751953125, 1.4286068203094173e-6),
+}
+_RANGES = {"f4": (-104.0, 89.0), "f8": (-746.0, 710.0)}
+"""Arguments beyond which an exponential is zero or infinite."""
+_DEGREES = {"f4": 7, "f8": 13}
+"""Degrees of the Taylor polynomials of exp for arguments up to log(2) / 2."""
+_SATURATED = {"f4": 10.0, "f8": 20.0}
+"""Arguments beyond which tanh is one."""
+
+
+def _exponential_minus_one(own: _Lines, argument: str) -> tuple[str, str]:
+    r"""Add $e^r - 1$ for the rest $r = x - k \log 2$. Returns it and the integer $k$."""
+    kind, degree = own.kind, _DEGREES[own.dtype]
+    rest = own.reduced("r", argument, np.log(2.0), _LOG_2[own.dtype])
+    terms = [1.0 / math.factorial(n) for n in range(degree, 1, -1)]
+    inner = own.polynomial("p", rest, terms)
+    own.add("%rr", f"fmul {kind} {rest}, {rest}")
+    own.intrinsic("%less", "fmuladd", "%rr", inner, rest)
+    own.add("%whole", f"fptosi {kind} %k to {own.integer}")
+    return "%less", "%whole"
+
+
+def _power_of_two(own: _Lines, name: str, exponent: str) -> str:
+    """Add two to the power of an integer, from the bits of a floating-point number."""
+    bias, digits = (127, 23) if own.is_single else (1023, 52)
+    own.add(f"{name}.biased", f"add {own.integer} {exponent}, {own.whole(bias)}")
+    own.add(f"{name}.bits", f"shl {own.integer} {name}.biased, {own.whole(digits)}")
+    return own.add(name, f"bitcast {own.integer} {name}.bits to {own.kind}")
+
+
+def _clipped(own: _Lines, argument: str, low: float, high: float) -> str:
+    """Limit an argument; NaN becomes a number."""
+    own.intrinsic("%above", "maxnum", argument, own.number(low))
+    return own.intrinsic("%inside", "minnum", "%above", own.number(high))
+
+
+def _with_nan(own: _Lines, value: str) -> str:
+    """Add the end of the function: NaN if the argument is NaN."""
+    own.add("%nan", f"fcmp uno {own.kind} %a, %a")
+    own.add("%out", f"select {own.boolean} %nan, {own.kind} %a, {own.kind} {value}")
+    own.lines += [f"  ret {own.kind} %out", "}"]
+    return "\n".join(own.lines)
+
+
+def _exponential(helper: Helper, lanes: int, externals: set) -> str:
+    """Return the exponential function."""
+    own = _Lines(helper, lanes, externals)
+    inside = _clipped(own, "%a", *_RANGES[own.dtype])
+    less, whole = _exponential_minus_one(own, inside)
+    own.add("%one", f"fadd {own.kind} {less}, {own.number(1.0)}")
+    # In two steps: the power itself may overflow, or be smaller than normal numbers.
+    half = own.add("%half", f"ashr {own.integer} {whole}, {own.whole(1)}")
+    rest = own.add("%rest", f"sub {own.integer} {whole}, {half}")
+    own.add("%scaled", f"fmul {own.kind} %one, {_power_of_two(own, '%first', half)}")
+    own.add("%all", f"fmul {own.kind} %scaled, {_power_of_two(own, '%second', rest)}")
+    return _with_nan(own, "%all")
+
+
+def _tanh(helper: Helper, lanes: int, externals: set) -> str:
+    r"""Return $\tanh x = m/(m + 2)$ with $m = e^{2 |x|} - 1$ and the sign of $x$."""
+    own = _Lines(helper, lanes, externals)
+    kind = own.kind
+    own.intrinsic("%size", "fabs", "%a")
+    own.add("%double", f"fadd {kind} %size, %size")
+    inside = _clipped(own, "%double", 0.0, 2.0 * _SATURATED[own.dtype])
+    less, whole = _exponential_minus_one(own, inside)
+    power = _power_of_two(own, "%power", whole)
+    own.add("%offset", f"fsub {kind} {power}, {own.number(1.0)}")
+    own.intrinsic("%m", "fmuladd", power, less, "%offset")
+    own.add("%below", f"fadd {kind} %m, {own.number(2.0)}")
+    own.add("%ratio", f"fdiv {kind} %m, %below")
+    own.intrinsic("%signed", "copysign", "%ratio", "%a")
+    return _with_nan(own, "%signed")
+
+
+_DEFINITIONS = {
+    "sin": _turn,
+    "cos": _turn,
+    "exp": _exponential,
+    "tanh": _tanh,
+    "pow": _power,
+}

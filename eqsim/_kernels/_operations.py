@@ -376,7 +376,7 @@ def _float_is_finite(text: Text, names, dtype: str, vector: bool) -> str:
 def _float_logistic(text: Text, names, dtype: str, vector: bool) -> str:
     kind, one = text.type(dtype, vector), text.literal(1.0, dtype, vector)
     negative = text.new(f"fneg {kind} {names[0]}")
-    power = text.intrinsic("exp", dtype, vector, [negative])
+    power = text.helper("exp", "exp", [negative], dtype, vector)
     total = text.new(f"fadd {kind} {power}, {one}")
     return text.new(f"fdiv {kind} {one}, {total}")
 
@@ -673,7 +673,7 @@ OPERATIONS: dict[str, Operation] = {
     "cbrt": _row(np.cbrt, _helper("cbrt")),
     "pow": _row(np.power, _helper("pow"), None, _simple_pow),
     "exp": _row(
-        np.exp, _intrinsic("exp"), partials=(lambda e, ct: e("mul", ct, e.out),)
+        np.exp, _helper("exp"), partials=(lambda e, ct: e("mul", ct, e.out),)
     ),
     "exp2": _row(np.exp2, _intrinsic("exp2")),
     "expm1": _row(np.expm1, _helper("expm1")),
@@ -702,7 +702,7 @@ OPERATIONS: dict[str, Operation] = {
     "atan2": _row(np.arctan2, _intrinsic("atan2")),
     "sinh": _row(np.sinh, _intrinsic("sinh")),
     "cosh": _row(np.cosh, _intrinsic("cosh")),
-    "tanh": _row(np.tanh, _intrinsic("tanh")),
+    "tanh": _row(np.tanh, _helper("tanh")),
     "asinh": _row(np.arcsinh, _helper("asinh")),
     "acosh": _row(np.arccosh, _helper("acosh")),
     "atanh": _row(np.arctanh, _helper("atanh")),

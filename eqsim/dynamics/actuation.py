@@ -18,6 +18,13 @@ from ..model import System, Tree, tree
 from ..model.arrays import per_row, take
 from ..spatial import safe_sqrt
 from .actuator_slots import addresses
+from .attached_models import (
+    join_activations,
+    model_controls,
+    model_forces,
+    ModelStates,
+    split_activations,
+)
 from .articulated import factor, node_bodies, node_inertias, NodeBodies, project, solve
 from .force_laws import (
     add_mechanical_forces,
@@ -72,10 +79,12 @@ class Actuation(NamedTuple):
     - `moments`: the moment matrix.
     - `length`, `velocity`, `force`: values of each actuator, `(nout, *batch)`.
     - `tau`: joint forces, with gravity compensation where it is one, `(nv, *batch)`.
-    - `act_rate`: rates of the activations, `(na, *batch)`.
+    - `act_rate`: rates of the activations, `(na, *batch)`; zero for state variables of
+        models.
     - `laws`: inputs of the force laws.
-    - `limited_force`: forces before cogging and friction of DC motors, to which ranges
-        do not apply.
+    - `limited_force`: forces before cogging and friction of DC motors and before attached
+        models, to which ranges do not apply.
+    - `model_states`: state variables of attached models at the end of the step.
     """
 
     moments: Moments | None
@@ -86,6 +95,7 @@ class Actuation(NamedTuple):
     act_rate: Any
     laws: LawInputs | None
     limited_force: Any
+    model_states: ModelStates
 
 
 def actuation(
@@ -99,27 +109,35 @@ def actuation(
     actuators = sys.actuators
     if sys.nactuator == 0:
         none, rest = qd[:0], jnp.zeros_like(qd)
-        return Actuation(None, none, none, none, rest, jnp.zeros_like(act), None, none)
+        rate = jnp.zeros_like(act)
+        return Actuation(None, none, none, none, rest, rate, None, none, {})
     moments, length = transmission(sys, q, inputs.others)
     if not actuators.active:
         return _inactive(sys, moments, length, qd, act)
     velocity = moments.rates(qd, sys.nout)
+    act, states = split_activations(sys, act)
+    ctrl, changed = model_controls(sys, states, ctrl, length, velocity)
     ctrl = clip_rows(ctrl, actuators.ctrl_range, actuators.ctrl_limited)
     now = signals(sys, act, ctrl, length, velocity)
     ready = _early(sys, act, now, velocity)
-    laws = LawInputs(ready, now, length, velocity, inputs.muscles)
+    laws = LawInputs(ready, now, length, velocity, inputs.muscles, states)
     force = clip_forces(sys, clip_tendon_forces(sys, law_forces(sys, laws)))
     total = add_mechanical_forces(sys, force, act, length, velocity)
+    total, moved = model_forces(sys, states, now.ctrl, total, length, velocity)
     tau = moments.joint_forces(total, sys.nv)
     tau = _add_compensation(sys, tau, inputs.compensation)
     tau = _clip_joint_forces(sys, tau)
-    return Actuation(moments, length, velocity, total, tau, now.rate, laws, force)
+    states = changed | moved
+    still = {number: jnp.zeros_like(own) for number, own in states.items()}
+    rate = join_activations(now.rate, still)
+    return Actuation(moments, length, velocity, total, tau, rate, laws, force, states)
 
 
 def _inactive(sys: System, moments: Moments, length, qd, act) -> Actuation:
     rest = jnp.zeros_like(length)
     tau, rate = jnp.zeros_like(qd), jnp.zeros_like(act)
-    return Actuation(moments, length, rest, rest, tau, rate, None, rest)
+    states = split_activations(sys, act)[1]
+    return Actuation(moments, length, rest, rest, tau, rate, None, rest, states)
 
 
 def _early(sys: System, act, now: Signals, velocity):

@@ -35,6 +35,7 @@ from .actuator_slots import (
     state_index,
     wrap,
 )
+from .attached_models import join_activations, model_velocity_gain, ModelStates
 from .motors import (
     active_force,
     active_force_rate,
@@ -130,7 +131,7 @@ def signals(sys: System, act, ctrl, length, velocity) -> Signals:
     if not rates:
         return Signals(ctrl, jnp.zeros_like(act), inputs)
     slots = [slot for places, _ in rates for slot in places]
-    rate = put(concatenate([values for _, values in rates]), slots, sys.na)
+    rate = put(concatenate([values for _, values in rates]), slots, actuators.na)
     return Signals(ctrl, _of_enabled(sys, rate), inputs)
 
 
@@ -261,17 +262,21 @@ def next_activation(sys: System, act, rate, velocity):
     return new
 
 
-def advance_activation(sys: System, act, rate, length, velocity):
+def advance_activation(
+    sys: System, act, rate, length, velocity, model_states: ModelStates
+):
     """Compute the activations at the end of a step: `next_activation`, with integrated
-    setpoints on rotations near the length.
+    setpoints on rotations near the length, and the state variables of models.
 
     **Arguments:**
 
-    - `rate`, `length`, `velocity`: fields of an `Actuation`.
+    - `rate`, `length`, `velocity`, `model_states`: fields of an `Actuation`.
     """
     if not sys.actuators.active:
         return act
-    return anchor_setpoints(sys, next_activation(sys, act, rate, velocity), length)
+    act, rate = act[: sys.actuators.na], rate[: sys.actuators.na]
+    new = anchor_setpoints(sys, next_activation(sys, act, rate, velocity), length)
+    return join_activations(new, model_states)
 
 
 def clip_rows(values, bounds, limited: tuple[bool, ...]):
@@ -356,6 +361,7 @@ class LawInputs(NamedTuple):
     - `signals`: controls and motors.
     - `length`, `velocity`: values of each actuator.
     - `muscles`: None if there are none.
+    - `states`: state variables of attached models.
     """
 
     act: Any
@@ -363,6 +369,7 @@ class LawInputs(NamedTuple):
     length: Any
     velocity: Any
     muscles: MuscleScale | None
+    states: ModelStates
 
 
 def law_forces(sys: System, x: LawInputs):
@@ -591,6 +598,13 @@ def law_velocity_gain(sys: System, x: LawInputs, force, tau):
     if facts.gains[Gain.DC_MOTOR]:
         # Ranges do not limit friction.
         gain = gain + _friction_gain(sys, facts, gain)
+    if sys.actuator_models:
+        ctrl, total = x.signals.ctrl, force
+        if actuators.motors is not None:
+            total = add_mechanical_forces(sys, force, x.act, x.length, x.velocity)
+        gain = model_velocity_gain(
+            sys, x.states, ctrl, total, gain, x.length, x.velocity
+        )
     gain = gain * _below_joint_ranges(sys, tau) * _below_tendon_ranges(sys, x)
     return (
         gain

@@ -5,7 +5,7 @@ structure. It holds primary parameters alone; whatever follows from them is comp
 is used. Reading order:
 
 - `kinds`, `arrays`: enumerations; converters and static gathers of arrays.
-- `parts`, `actuators`, `sensor_kinds`, `meshes`: the parts of a robot.
+- `parts`, `actuators`, `actuator_models`, `sensor_kinds`, `meshes`: the parts of a robot.
 - `_system`: `State`, `System`, and lookup by name; `_text` prints a robot.
 - `_tree`: the levels of the tree of degrees of freedom, over which recursions run.
 - `pairs`: pairs of shapes that can touch.
@@ -33,6 +33,13 @@ from ._tree import Tree as Tree, tree as tree
 from ._validate import (
     check_finite as check_finite,
     validate as validate,
+)
+from .actuator_models import (
+    AbstractActuatorModel as AbstractActuatorModel,
+    AbstractControlModel as AbstractControlModel,
+    AbstractForceModel as AbstractForceModel,
+    ActuatorInputs as ActuatorInputs,
+    AttachedModel as AttachedModel,
 )
 from .actuators import (
     Actuators as Actuators,

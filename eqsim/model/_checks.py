@@ -111,11 +111,16 @@ def parts(module: eqx.Module, path: str) -> Iterator[tuple[str, eqx.Module]]:
 def array_ranks(sys: System) -> dict[str, int]:
     """Return the number of axes of each array of one robot, without batch axes, by its
     path, such as `"joints.axis"`."""
-    return {
+    ranks = {
         f"{path}.{field.name}".removeprefix("System."): len(field.dims)
         for path, part in parts(sys, "System")
         for field in declared(type(part))
     }
+    for k, own in enumerate(sys.actuator_models):
+        leaves = jtu.tree_leaves_with_path(own)
+        for (path, _), rank in zip(leaves, own.ranks, strict=True):
+            ranks[f"actuator_models[{k}]{jtu.keystr(path)}"] = rank
+    return ranks
 
 
 def size_of(dim: str, part: Any, sys: System) -> int | None:

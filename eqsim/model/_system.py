@@ -6,12 +6,16 @@ looked up by name; they give indices into the arrays of a robot, also while trac
 
 import dataclasses
 import difflib
+from collections.abc import Sequence
 
 import equinox as eqx
+import jax.numpy as jnp
+import jax.tree_util as jtu
 from jaxtyping import Array, Float, PyTree
 
-from .._primitive import AbstractPatterned, Pattern, with_pattern
+from .._primitive import AbstractPatterned, Pattern, patterned, with_pattern
 from ._text import robot_text
+from .actuator_models import AbstractActuatorModel, attached, AttachedModel
 from .actuators import Actuators
 from .arrays import as_array
 from .kinds import Cone, Integrator, JointKind
@@ -124,7 +128,8 @@ class ActuatorRef:
     - `index`: index in arrays with one entry per actuator, such as
         `sys.actuators.gain`.
     - `ctrl`: slice of its controls.
-    - `act`: slice of its activations in `State.act`; empty without dynamics.
+    - `act`: slice of its activations in `State.act`; empty without dynamics. State
+        variables of attached models follow after the activations of all actuators.
     """
 
     name: str
@@ -300,6 +305,7 @@ class System(AbstractPatterned):
     - `sites`, `tendons`, `sensors`: sites, tendons and sensors; none by default.
     - `meshes`, `height_fields`: meshes and height fields of shapes of these kinds; none
         by default.
+    - `actuator_models`: models attached to actuators, see `with_actuator_model`.
     - `pattern`: known zeros and ones at the time when the robot was loaded: a hint to
         the kernel compiler, which does not affect results and need not be updated. It
         is part of the structure, see `without_pattern`.
@@ -331,6 +337,7 @@ class System(AbstractPatterned):
     sensors: Sensors = eqx.field(default_factory=Sensors.none)
     meshes: Meshes = eqx.field(default_factory=Meshes.none)
     height_fields: HeightFields = eqx.field(default_factory=HeightFields.none)
+    actuator_models: tuple[AttachedModel, ...] = ()
     pattern: Pattern = eqx.field(static=True, default=Pattern(), repr=False)
 
     def __str__(self) -> str:
@@ -344,6 +351,49 @@ class System(AbstractPatterned):
         Robots whose numbers were changed after loading have the same pattern already.
         """
         return with_pattern(self, Pattern())
+
+    def with_actuator_model(
+        self,
+        names: str | Sequence[str],
+        model: AbstractActuatorModel | Sequence[AbstractActuatorModel],
+        *,
+        shared: bool = False,
+    ) -> "System":
+        """Return the robot with a model attached to actuators, after those attached before.
+
+        ```python
+        sys = sys.with_actuator_model(sys.actuators.names, eqsim.actuators.Delay(0.01))
+        ```
+
+        The parameters of the model are `sys.actuator_models[-1].model`, and its state
+        variables are the last entries of `State.act`, actuator by actuator.
+
+        **Arguments:**
+
+        - `names`: name of an actuator, or several names.
+        - `model`: model of one actuator, or one model per actuator with the same
+            structure.
+        - `shared`: true for one set of parameters, such as the weights of a network, for
+            all these actuators; by default each has its own.
+
+        **Raises:** `ValueError` for an unknown or repeated name, an orientation servo, a
+        control model of an actuator with several controls, models of different
+        structure, or a model that returns other shapes than it declares; `TypeError` if
+        `model` is no actuator model.
+        """
+        if self.dt.ndim:
+            raise ValueError(
+                "This is a batch of robots: attach the model before the batch is made, or "
+                "under `eqx.filter_vmap`."
+            )
+        own = (names,) if isinstance(names, str) else tuple(names)
+        index = tuple(self.actuator(name).index for name in own)
+        new = attached(self, index, model, shared)
+        return _with_models(self, (*self.actuator_models, new))
+
+    def without_actuator_models(self) -> "System":
+        """Return the robot without attached actuator models."""
+        return _with_models(self, ())
 
     @property
     def nq(self) -> int:
@@ -372,8 +422,8 @@ class System(AbstractPatterned):
 
     @property
     def na(self) -> int:
-        """Number of activations."""
-        return sum(map(len, self.actuators.states))
+        """Number of activations, and of state variables of actuator models after them."""
+        return self.actuators.na + sum(own.size for own in self.actuator_models)
 
     @property
     def nlink(self) -> int:
@@ -515,3 +565,17 @@ class System(AbstractPatterned):
         index = find_name(keys.names, name, "keyframe")
         at = lambda values: values[..., index, :]
         return Keyframe(at(keys.q), at(keys.qd), at(keys.act), at(keys.ctrl))
+
+
+def _with_models(sys: System, models: tuple[AttachedModel, ...]) -> System:
+    """Return the robot with other actuator models, at rest in all keyframes. Nothing is
+    assumed about values of their parameters, which may be trained."""
+    native = sys.keyframes.act[:, : sys.actuators.na]
+    size = sum(own.size for own in models)
+    act = jnp.concatenate([native, jnp.zeros((sys.nkey, size), native.dtype)], axis=1)
+    keys = dataclasses.replace(sys.keyframes, act=act)
+    new = patterned(dataclasses.replace(sys, keyframes=keys, actuator_models=models))
+    paths = [path for path, _ in jtu.tree_leaves_with_path(eqx.filter(new, eqx.is_array))]
+    known = zip(paths, new.pattern.entries, strict=True)
+    entries = [None if path[0].name == "actuator_models" else x for path, x in known]
+    return with_pattern(new, Pattern(tuple(entries)))

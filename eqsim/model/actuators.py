@@ -283,6 +283,11 @@ class Actuators(eqx.Module):
         )
 
     @property
+    def na(self) -> int:
+        """Number of activations."""
+        return sum(map(len, self.states))
+
+    @property
     def joints(self) -> tuple[int, ...]:
         """Joint of each actuator, or -1 if it does not act on a joint."""
         return tuple(

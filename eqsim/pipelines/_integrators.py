@@ -258,7 +258,8 @@ class RungeKutta4(AbstractIntegrator):
                 qd + share * h * rate[1],
                 act + share * h * rate[2],
             )
-            return (place, shift, mean), (drive.length, drive.velocity)
+            kept = drive.length, drive.velocity, drive.model_states
+            return (place, shift, mean), kept
 
         weights = jnp.array([1 / 6, 1 / 3, 1 / 3, 1 / 6], q.dtype)
         shares = jnp.array([0.5, 0.5, 1.0, 0.0], q.dtype)
@@ -266,9 +267,10 @@ class RungeKutta4(AbstractIntegrator):
         start = ((q, qd, act), rest, (rest, rest, jnp.zeros_like(act)))
         (_, _, mean), ends = lax.scan(stage, start, (weights, shares))
         # As in MuJoCo, lengths are those of the last stage, and velocities those of the
-        # first.
+        # first. Models have one time step from the first stage on.
         length, velocity = ends[0][-1], ends[1][0]
-        act = advance_activation(sys, act, mean[2], length, velocity)
+        states = {number: own[0] for number, own in ends[2].items()}
+        act = advance_activation(sys, act, mean[2], length, velocity, states)
         return advance(sys.joints.kinds, q, h * mean[0]), qd + h * mean[1], act
 
     def advance(
@@ -295,7 +297,14 @@ def _advanced(sys: System, now: RobotData, qdd) -> StateArrays:
     """Take a step with given accelerations; coordinates are integrated with the new
     velocity."""
     qd, drive = now.qd + sys.dt[None] * qdd, now.drive
-    act = advance_activation(sys, now.act, drive.act_rate, drive.length, drive.velocity)
+    act = advance_activation(
+        sys,
+        now.act,
+        drive.act_rate,
+        drive.length,
+        drive.velocity,
+        drive.model_states,
+    )
     return advance(sys.joints.kinds, now.q, sys.dt[None] * qd), qd, act
 
 

@@ -342,7 +342,12 @@ def _substep(pipeline: AbstractMaximal, step: StepData, state: MaximalState, ctr
     loaded = state._replace(bodies=apply_impulse(inverse, state.bodies, impulse))
     new, impulses = pipeline.substep(step, loaded, tau)
     act = advance_activation(
-        sys, state.act, drive.act_rate, drive.length, drive.velocity
+        sys,
+        state.act,
+        drive.act_rate,
+        drive.length,
+        drive.velocity,
+        drive.model_states,
     )
     return new._replace(act=act), (impulses, drive.force * step.h)
 

@@ -474,6 +474,13 @@ def _check_actuators(sys: System) -> None:
             f"Actuator {others[0]!r} does not act on a joint. Use `Generalized`, which "
             "supports it."
         )
+    for own in sys.actuator_models:
+        if own.num_states:
+            raise ValueError(
+                f"The actuator model {type(own.model).__name__} of actuator "
+                f"{actuators.names[own.actuators[0]]!r} has memory, which is kept per time "
+                "step, not per substep. Use `Generalized`, which supports it."
+            )
     powered = sys.nactuator > 0 and actuators.active
     for j, name in enumerate(joints.names):
         if joints.actuator_gravity[j] and (joints.force_limited[j] or not powered):

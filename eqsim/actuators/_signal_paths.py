@@ -1,0 +1,165 @@
+"""Models between `ctrl` and an actuator: delay, low-pass filter, backlash."""
+
+import math
+from typing import Literal
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._errors import check_count
+from ..model import AbstractControlModel, ActuatorInputs
+from ..model.arrays import as_array
+from ..spatial import clamp
+
+
+# Controls older than a delay by this share of a time step are not newer by rounding.
+_ROUNDING = 1e-3
+
+Interpolation = Literal["previous", "linear", "cubic"]
+
+
+class Delay(AbstractControlModel):
+    r"""A delay of the control: $u(t - \tau)$, from a list of the last controls.
+
+    The controls of the last `num_samples` time steps are state variables, zero at the
+    start. Delays beyond them are limited to `num_samples * dt`. With linear
+    interpolation the derivative by the delay is $-\dot u$, so that delays can be
+    identified; those of a delay that holds the previous control are zero.
+
+    **Arguments:**
+
+    - `delay`: delay $\tau$, s.
+    - `num_samples`: number of past controls that are kept. Default: as many as `delay`
+        needs at a time step of `dt`.
+    - `interpolation`: `"linear"` between two controls; `"previous"` for the last control
+        that is at least as old as the delay; `"cubic"` for Catmull-Rom splines through
+        the past controls (all of which MuJoCo has).
+    - `dt`: time step of the robot, s, from which the default of `num_samples` is computed.
+
+    **Raises:** `ValueError` without `num_samples` and `dt`, for fewer than one sample, and for
+    an unknown interpolation.
+    """
+
+    delay: Float[Array, ""] = eqx.field(converter=as_array)
+    num_samples: int = eqx.field(static=True)
+    interpolation: Interpolation = eqx.field(static=True)
+
+    def __init__(
+        self,
+        delay: Float[Array, ""] | float,
+        num_samples: int | None = None,
+        interpolation: Interpolation = "linear",
+        *,
+        dt: float | None = None,
+    ):
+        if num_samples is None:
+            if dt is None:
+                raise ValueError(
+                    "`Delay` needs `num_samples`, or the time step of the robot: "
+                    "`Delay(0.01, dt=float(sys.dt))`."
+                )
+            num_samples = max(1, math.ceil(float(delay) / dt - _ROUNDING))
+        check_count("Delay.num_samples", num_samples, 1)
+        if interpolation not in _READERS:
+            raise ValueError(
+                f"`interpolation` must be one of {', '.join(_READERS)}, got "
+                f"{interpolation!r}."
+            )
+        self.delay = as_array(delay)
+        self.num_samples = num_samples
+        self.interpolation = interpolation
+
+    @property
+    def num_states(self) -> int:
+        """Number of past controls."""
+        return self.num_samples
+
+    def __call__(
+        self, state: Float[Array, " num_samples"], inputs: ActuatorInputs
+    ) -> tuple[Float[Array, " num_samples"], Float[Array, ""]]:
+        # The newest control first: entry k was given k time steps ago.
+        controls = jnp.concatenate([inputs.control[None], state])
+        age = clamp(self.delay / inputs.dt, 0.0, float(self.num_samples))
+        return controls[:-1], _READERS[self.interpolation](controls, age)
+
+
+def _previous(controls, age):
+    ages = jnp.arange(len(controls))
+    oldest = jnp.ceil(age - _ROUNDING)
+    return jnp.sum(jnp.where(ages == oldest, controls, 0.0))
+
+
+def _linear(controls, age):
+    distance = jnp.abs(age - jnp.arange(len(controls)))
+    weight = jnp.where(distance < 1.0, 1.0 - distance, 0.0)
+    return jnp.sum(weight * controls)
+
+
+def _cubic(controls, age):
+    """Interpolate as MuJoCo does: the present control is not read, and slopes are zero at
+    the ends of the list."""
+    past = controls[1:]
+    if len(past) == 1:
+        return past[0]
+    slopes = jnp.concatenate([past[:1] * 0, 0.5 * (past[2:] - past[:-2]), past[:1] * 0])
+    age = clamp(age - 1.0, 0.0, len(past) - 1.0)
+    distance = age - jnp.arange(len(past))
+    near = jnp.where(jnp.abs(distance) < 1.0, jnp.abs(distance), 1.0)
+    value = (2.0 * near - 3.0) * near * near + 1.0
+    slope = jnp.where(distance < 0.0, -1.0, 1.0) * near * (1.0 - near) * (1.0 - near)
+    return jnp.sum(value * past + slope * slopes)
+
+
+_READERS = {"previous": _previous, "linear": _linear, "cubic": _cubic}
+
+
+class ControlFilter(AbstractControlModel):
+    r"""A low-pass filter of first order, $\dot y = (u - y)/\tau$, exact for a control that is
+    constant over a time step.
+
+    The output during a step is that at its start.
+
+    **Arguments:**
+
+    - `time_constant`: $\tau$, s; must be positive.
+    """
+
+    time_constant: Float[Array, ""] = eqx.field(converter=as_array)
+
+    @property
+    def num_states(self) -> int:
+        """One: the output."""
+        return 1
+
+    def __call__(
+        self, state: Float[Array, " 1"], inputs: ActuatorInputs
+    ) -> tuple[Float[Array, " 1"], Float[Array, ""]]:
+        share = -jnp.expm1(-inputs.dt / self.time_constant)
+        return state + share * (inputs.control - state), state[0]
+
+
+class Backlash(AbstractControlModel):
+    r"""Backlash of a position servo: the play operator,
+    $y \leftarrow \min(\max(y, u - w/2), u + w/2)$.
+
+    The output follows the control only when the gap is closed.
+
+    **Arguments:**
+
+    - `width`: width $w$ of the gap, in units of the control.
+    """
+
+    width: Float[Array, ""] = eqx.field(converter=as_array)
+
+    @property
+    def num_states(self) -> int:
+        """One: the output."""
+        return 1
+
+    def __call__(
+        self, state: Float[Array, " 1"], inputs: ActuatorInputs
+    ) -> tuple[Float[Array, " 1"], Float[Array, ""]]:
+        half = 0.5 * self.width
+        output = clamp(state[0], inputs.control - half, inputs.control + half)
+        return output[None], output
