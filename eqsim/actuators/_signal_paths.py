@@ -84,14 +84,17 @@ class Delay(AbstractControlModel):
         return controls[:-1], _READERS[self.interpolation](controls, age)
 
 
+def _ages(controls):
+    return jnp.arange(len(controls), dtype=controls.dtype)
+
+
 def _previous(controls, age):
-    ages = jnp.arange(len(controls))
     oldest = jnp.ceil(age - _ROUNDING)
-    return jnp.sum(jnp.where(ages == oldest, controls, 0.0))
+    return jnp.sum(jnp.where(_ages(controls) == oldest, controls, 0.0))
 
 
 def _linear(controls, age):
-    distance = jnp.abs(age - jnp.arange(len(controls)))
+    distance = jnp.abs(age - _ages(controls))
     weight = jnp.where(distance < 1.0, 1.0 - distance, 0.0)
     return jnp.sum(weight * controls)
 
@@ -104,7 +107,7 @@ def _cubic(controls, age):
         return past[0]
     slopes = jnp.concatenate([past[:1] * 0, 0.5 * (past[2:] - past[:-2]), past[:1] * 0])
     age = clamp(age - 1.0, 0.0, len(past) - 1.0)
-    distance = age - jnp.arange(len(past))
+    distance = age - _ages(past)
     near = jnp.where(jnp.abs(distance) < 1.0, jnp.abs(distance), 1.0)
     value = (2.0 * near - 3.0) * near * near + 1.0
     slope = jnp.where(distance < 0.0, -1.0, 1.0) * near * (1.0 - near) * (1.0 - near)

@@ -76,8 +76,10 @@ def model_forces(
 def model_velocity_gain(
     sys: System, states: ModelStates, ctrl, force, gain, length, velocity
 ):
-    r"""Compute the derivatives of forces by their velocities after all force models,
-    without positive ones of models, which would not be dissipative.
+    r"""Compute the derivatives of forces by their velocities after all force models:
+    $\frac{\partial f}{\partial f_0} g + \min(\frac{\partial f}{\partial\dot\ell}, 0)$ with the
+    force $f_0$ and the derivative $g$ before a model. A positive part of a model would not
+    be dissipative.
 
     **Arguments:**
 
@@ -90,16 +92,16 @@ def model_velocity_gain(
         outs = _outs(sys, own)
         inputs = _force_inputs(sys, own, ctrl, force, length, velocity)
 
-        def along_velocity(force, velocity):
+        def value(force, velocity):
             moved = inputs._replace(force=force, velocity=velocity)
             return _evaluate(own, states[number], moved)[1]
 
-        primals = inputs.force, inputs.velocity
-        tangents = take(gain, outs), jnp.ones_like(inputs.velocity)
-        changed, slope = jax.jvp(along_velocity, primals, tangents)
-        slope = jnp.where(slope < 0.0, slope, 0.0)
+        at, zero = (inputs.force, inputs.velocity), jnp.zeros_like(inputs.force)
+        changed, before = jax.jvp(value, at, (take(gain, outs), zero))
+        _, slope = jax.jvp(value, at, (zero, jnp.ones_like(zero)))
+        before = before + jnp.where(slope < 0.0, slope, 0.0)
         force = replace(force, outs, _enabled(sys, own, changed))
-        gain = replace(gain, outs, _enabled(sys, own, slope))
+        gain = replace(gain, outs, _enabled(sys, own, before))
     return gain
 
 

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from .. import model
+from .. import actuators, model
 from .._errors import is_key
 from .._primitive import Pattern
 
@@ -172,6 +172,12 @@ _CLASSES = {
         model.Equalities,
         model.Sensors,
         model.State,
+        model.AttachedModel,
+        *(
+            value
+            for value in vars(actuators).values()
+            if isinstance(value, type) and issubclass(value, model.AbstractActuatorModel)
+        ),
     )
 }
 _ENUMS = {

@@ -176,7 +176,8 @@ def _actuators(sys: Any) -> Iterator[str]:
             text += f", ctrl {_number(_entry(actuators.ctrl_range, first, 1), 1)}"
         if actuators.activation[index] is not Activation.NONE:
             text += f", {actuators.activation[index].value}"
-        yield text
+        models = [x for x in sys.actuator_models if index in x.actuators]
+        yield ", ".join([text, *(type(own.model).__name__ for own in models)])
 
 
 def _target(sys: Any, index: int) -> str:

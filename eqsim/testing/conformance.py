@@ -1,9 +1,10 @@
 """The conformance kit: checks that an environment, a pipeline or an agent is what the rest
-of eqsim expects, and that a collider or a constraint is what the physics expects.
+of eqsim expects, and that a collider, a constraint or an actuator model is what the physics
+expects.
 
-The laws of each kind of object are in `_environment_laws`, `_pipeline_laws`, `_agent_laws`
-and `component_laws`. Here they become checks, which run in three ways with the same results:
-by the functions `check_conformance`, `check_collider` and `check_constraint`, as tests of
+The laws of each kind of object are in `_environment_laws`, `_pipeline_laws`, `_agent_laws`,
+`component_laws` and `_actuator_laws`. Here they become checks, which run in three ways with
+the same results: by functions such as `check_conformance` and `check_collider`, as tests of
 pytest by `parametrize_with_checks`, and by `eqsim plugins check NAME`.
 """
 
@@ -23,9 +24,10 @@ from .._policies import AbstractAgent
 from ..collision import contact_plan
 from ..constraint import AbstractConstraint
 from ..envs import AbstractEnv
-from ..model import State, System
+from ..model import AbstractActuatorModel, State, System
 from ..pipelines import AbstractPipeline
 from . import _agent_laws, _environment_laws, _pipeline_laws
+from ._actuator_laws import ACTUATOR_MODEL_LAWS, ActuatorModelKit
 from .comparisons import double_precision, NotApplicable
 from .component_laws import (
     COLLIDER_LAWS,
@@ -144,6 +146,27 @@ def check_constraint(
     kit = ConstraintKit(constraint, sys, state)
     checks = _bind(kit, CONSTRAINT_LAWS, double_precision)
     return _run_all(type(constraint).__name__, outcomes(constraint, checks))
+
+
+def check_actuator_model(
+    model: AbstractActuatorModel, sys: System, names: Sequence[str]
+) -> dict[str, str]:
+    """Check an actuator model on a robot, in double precision: shapes, finite values and
+    derivatives, batches, and that CPU kernels include it.
+
+    **Arguments:**
+
+    - `model`: model to check, of one actuator.
+    - `sys`, `names`: robot and actuators that get the model.
+
+    **Returns:** as `check_conformance`.
+
+    **Raises:** `ConformanceError`, which lists every failure with advice.
+    """
+    check_type("model", model, AbstractActuatorModel, "an actuator model")
+    kit = ActuatorModelKit(model, sys, names)
+    checks = _bind(kit, ACTUATOR_MODEL_LAWS, double_precision)
+    return _run_all(type(model).__name__, outcomes(model, checks))
 
 
 def parametrize_with_checks(

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.random as jr
 import jax.tree_util as jtu
 import mujoco
 import numpy as np
 
 import eqsim
-from eqsim import AbstractPipeline, Generalized, System
+from eqsim import AbstractPipeline, actuators, Generalized, System
 from eqsim.pipelines import inactive_parameters
 
 from . import derivative_models as models
@@ -47,6 +48,7 @@ class Family:
     - `sensors`: true to differentiate sensor values, each of which then has a row;
         arrays are the columns.
     - `by_case`: true if each robot has a row and each array a column.
+    - `change`: function that changes each robot after it was loaded.
     """
 
     title: str
@@ -58,6 +60,7 @@ class Family:
     pipelines: tuple[str, ...] = ("generalized",)
     sensors: bool = False
     by_case: bool = False
+    change: Callable[[System], System] = lambda sys: sys
 
 
 class Table(NamedTuple):
@@ -72,7 +75,7 @@ def tabulate(family: Family, pipeline: AbstractPipeline) -> Table:
     """Differentiate every robot of a family in every situation."""
     columns: dict[str, list[Found]] = {}
     for case, text in family.cases.items():
-        sys = eqsim.load_mjcf(text)
+        sys = family.change(eqsim.load_mjcf(text))
         places = family.situations(mujoco.MjModel.from_xml_string(text))
         elements = _elements_of(sys, family, isinstance(pipeline, Generalized))
         output = sensor_values if family.sensors else None
@@ -189,6 +192,24 @@ def _owners(sys: System, part: str, count: int) -> list[str]:
     return [name for name, n in zip(names, repeats) for _ in range(n)]
 
 
+def _with_models(sys: System) -> System:
+    """Attach one actuator model of each kind, with parameters away from kinks."""
+    key, features = jr.key(0), (("error", "velocity"), (1.0, 5.0))
+    perceptron = actuators.MLPActuator(*features, (4,), history=1, key=key)
+    unit = actuators.GRUActuator(*features, 3, key=key)
+    given = {
+        "one": (actuators.Delay(0.0061, 4), actuators.StribeckFriction(0.3, 0.5, 0.2)),
+        "two": (actuators.ControlFilter(0.03), actuators.TorqueLag(0.02)),
+        "three": (actuators.Backlash(0.2), actuators.TorqueSpeedLimit(3.0, 9.0)),
+        "four": (jax.tree.map(lambda x: x + 0.3, perceptron),),
+        "five": (actuators.PDServo(2.0, 0.3, 5.0), jax.tree.map(lambda x: x + 0.3, unit)),
+    }
+    for name, own in given.items():
+        for model in own:
+            sys = sys.with_actuator_model(name, model)
+    return sys
+
+
 _INTEGRATORS = {
     name: models.INTEGRATORS.format(name)
     for name in ("Euler", "RK4", "implicit", "implicitfast")
@@ -289,6 +310,15 @@ FAMILIES = {
         models.driven,
         ("actuators.", "joints.force_range"),
         pipelines=EVERY[1:],
+    ),
+    "actuator-models": Family(
+        "Actuators: attached models",
+        "Delay, filter, backlash, friction, lag, torque-speed limit, servo and networks, on "
+        "motors of two hinges, with the integrator `implicitfast`.",
+        {"": models.ATTACHED},
+        models.moving,
+        ("actuator_models",),
+        change=_with_models,
     ),
     "integrators": Family(
         "Integrators",

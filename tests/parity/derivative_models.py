@@ -282,6 +282,24 @@ JOINT_ACTUATORS = f"""
   </actuator>
 </mujoco>"""
 
+# Motors for models that are attached to them.
+ATTACHED = """
+<mujoco>
+  <option timestep=".004" integrator="implicitfast"/>
+  <default><geom contype="0" conaffinity="0"/></default>
+  <worldbody>
+    <body><joint name="first" axis="0 1 .1" damping=".2"/>
+      <geom type="capsule" fromto="0 0 0 .3 0 0" size=".05"/>
+      <body pos=".3 0 0"><joint name="second" axis="0 1 0" damping=".1"/>
+        <geom type="box" size=".1 .05 .07" pos="0 .02 .05"/></body></body>
+  </worldbody>
+  <actuator>
+    <motor name="one" joint="first"/><motor name="two" joint="second"/>
+    <motor name="three" joint="first"/><motor name="four" joint="second"/>
+    <motor name="five" joint="first" gear="2"/>
+  </actuator>
+</mujoco>"""
+
 # A lone free body, and a chain with actuators and a tendon whose forces depend on
 # velocities; ellipsoids in wind.
 INTEGRATORS = """

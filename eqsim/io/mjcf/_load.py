@@ -7,7 +7,7 @@ from typing import Any
 from ..._errors import check_count
 from ..._primitive import patterned
 from ...model import Cone, Integrator, Keyframes, System, validate
-from ._read_actuators import read_actuators
+from ._read_actuators import read_actuators, with_delays
 from ._read_bodies import (
     find_contacts,
     has_medium,
@@ -92,6 +92,7 @@ def load_mjcf(
         **read_fields("option", model.opt, flags),
     )
     try:
-        return patterned(validate(system))
+        system = patterned(validate(system))
+        return system if "delay" in ignored else with_delays(system, model, flags)
     except ValueError as error:
         raise ValueError(f"{label} was read, but {error}") from error

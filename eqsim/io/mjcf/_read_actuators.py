@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ...actuators import Delay
 from ...model import (
     Activation,
     ActivationState,
@@ -14,6 +15,7 @@ from ...model import (
     Gain,
     Muscles,
     PIDs,
+    System,
     Transmission,
 )
 from ...model.actuators import MuscleActivations, velocity_gains
@@ -94,11 +96,12 @@ def law_parameters(actuators: Actuators, k: int) -> dict[str, np.ndarray]:
 
 def read_actuators(model: Any, flags: Flags) -> Actuators:
     """Convert the actuators of a `mujoco.MjModel`."""
-    # Fixed gains and absent biases are affine ones with zero coefficients.
+    # Fixed gains, absent biases and laws left out are affine ones with zero coefficients.
     laws = kind_names("mjtGain", model.actuator_gaintype)
-    gains = tuple(Gain("affine" if x == "fixed" else x) for x in laws)
+    affine = ("fixed", "none", "user")
+    gains = tuple(Gain("affine" if x in affine else x) for x in laws)
     own = kind_names("mjtBias", model.actuator_biastype)
-    biases = tuple(Bias("affine" if x == "none" else x) for x in own)
+    biases = tuple(Bias("affine" if x in affine else x) for x in own)
     gain, bias = _affine(model)
     fields = read_fields("actuator", model, flags)
     # MuJoCo ignores damping and armature of orientation servos.
@@ -137,6 +140,24 @@ def read_actuators(model: Any, flags: Flags) -> Actuators:
         **_read_laws(model, gains, activation),
         **fields,
     )
+
+
+INTERPOLATIONS = ("previous", "linear", "cubic")
+"""Names of `interp` of MJCF, in MuJoCo's order: `zoh`, `linear`, `cubic`."""
+
+
+def with_delays(sys: System, model: Any, flags: Flags) -> System:
+    """Attach the delays of actuators. MuJoCo reads controls of past time steps alone, so
+    that a delay lasts at least one."""
+    delays, settings = model.actuator_delay, model.actuator_history
+    delayed = (delays > 0) & ~idle_actuators(model, flags)
+    delayed &= model.actuator_ctrlnum == 1
+    for samples, order in sorted({*map(tuple, settings[delayed].tolist())}):
+        chosen = np.flatnonzero(delayed & np.all(settings == (samples, order), axis=1))
+        least = np.maximum(delays[chosen], model.opt.timestep)
+        own = [Delay(x, samples, INTERPOLATIONS[order]) for x in least]
+        sys = sys.with_actuator_model([sys.actuators.names[k] for k in chosen], own)
+    return sys
 
 
 def _affine(model: Any) -> tuple[np.ndarray, np.ndarray]:

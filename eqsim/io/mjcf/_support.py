@@ -114,10 +114,24 @@ def _branching_tendons(m: Any, flags: Flags, contacts: Contacts) -> np.ndarray:
 
 
 def _user_laws(m: Any, flags: Flags, contacts: Contacts) -> np.ndarray:
-    """Find actuators with callbacks, and with plugins, which are marked alike."""
+    """Find actuators whose forces callbacks compute."""
     gain, bias, dynamics = _laws(m)
-    user = (gain == "user") | (bias == "user") | (dynamics == "user")
-    return user | (m.actuator_plugin >= 0)
+    user = (gain == "user") | (bias == "user")
+    return user & (dynamics != "user") & (m.actuator_plugin < 0)
+
+
+def _user_dynamics(m: Any, flags: Flags, contacts: Contacts) -> np.ndarray:
+    """Find actuators with callbacks for activations, and with plugins, which are marked
+    alike."""
+    return (_laws(m)[2] == "user") | (m.actuator_plugin >= 0)
+
+
+def _other_delays(m: Any, flags: Flags, contacts: Contacts) -> np.ndarray:
+    """Find delays of several controls, and all delays if stages of a step have times of
+    their own."""
+    staged = m.opt.integrator == [*Integrator].index(Integrator.RK4)
+    delayed = (m.actuator_delay > 0) & ~idle_actuators(m, flags)
+    return delayed & ((m.actuator_ctrlnum != 1) | staged)
 
 
 def _mixed_motors(m: Any, flags: Flags, contacts: Contacts) -> np.ndarray:
@@ -238,7 +252,7 @@ _SUPPORTED: dict[str, str] = {
         "all elements, on joints, tendons, sites (with `refsite`), slider-cranks and bodies "
         "(adhesion); gain, bias and dynamics of motors, servos, muscles, DC motors, `pid` "
         "and `orientation`, alone and combined in `general`; several inputs; `gear`, "
-        f"`ctrlrange`, `group`, {attribute_list('actuator')}."
+        f"`ctrlrange`, `group`, `delay`, `nsample`, `interp`, {attribute_list('actuator')}."
     ),
     "mesh": (
         "files and inline data, `scale`, `refpos`, `refquat`, `inertia`, `maxhullvert`; drawn, "
@@ -369,9 +383,16 @@ _REFUSED: dict[str, tuple] = {
         ),
     ),
     "user-defined law in actuator": (
-        "use one of MuJoCo's own `gaintype`, `biastype` and `dyntype`.",
+        "leave the law out and attach a model of your own with "
+        "`System.with_actuator_model`.",
         "actuator",
         _user_laws,
+        "user",
+    ),
+    "user-defined activation in actuator": (
+        "use one of MuJoCo's own `dyntype`, or none and a model with state variables.",
+        "actuator",
+        _user_dynamics,
     ),
     "part of a DC motor in actuator": (
         "use the element `dcmotor`, or a `gaintype`, `biastype` and `dyntype` that belong "
@@ -379,10 +400,10 @@ _REFUSED: dict[str, tuple] = {
         "actuator",
         _mixed_motors,
     ),
-    "delay in actuator": (
-        "remove `delay` and delay the control outside the simulator.",
+    "delay in actuator with several controls, or with the integrator RK4": (
+        "use another integrator, or delay the control outside the simulator.",
         "actuator",
-        lambda m, flags, contacts: m.actuator_delay > 0,
+        _other_delays,
         "delay",
     ),
     "springyield in joint": (

@@ -4,6 +4,7 @@ The text is built element by element, because `mujoco.MjSpec.to_xml` prints six 
 `_table` names the attributes that are fields of a part; here are the others.
 """
 
+import dataclasses
 import functools
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -12,6 +13,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from ...actuators import Delay
 from ...model import (
     Activation,
     Actuators,
@@ -31,7 +33,7 @@ from ...model import (
 )
 from ...model.kinds import require_known
 from ...spatial import quaternion_matrix
-from ._read_actuators import law_parameters
+from ._read_actuators import INTERPOLATIONS, law_parameters
 from ._source import compile_source
 from ._table import attributes
 from .mujoco_names import engine
@@ -76,8 +78,10 @@ def write_mjcf(sys: System) -> str:
     _write_actuators(ET.SubElement(root, "actuator"), sys)
     _write_sensors(ET.SubElement(root, "sensor"), sys)
     keyframes = ET.SubElement(root, "keyframe")
-    for k, name in enumerate(sys.keyframes.names):
-        _add(keyframes, "key", {"name": name, **attributes("key", sys.keyframes, k)})
+    keys, na = sys.keyframes, sys.actuators.na
+    keys = dataclasses.replace(keys, act=keys.act[:, :na])
+    for k, name in enumerate(keys.names):
+        _add(keyframes, "key", {"name": name, **attributes("key", keys, k)})
     for part in [x for x in root if not len(x) and not x.attrib]:
         root.remove(part)
     ET.indent(root)
@@ -333,7 +337,31 @@ def _write_actuators(part: ET.Element, sys: System) -> None:
             del words["actlimited"], words["actrange"]
         if actuators.active and not actuators.enabled[k]:
             words["group"] = _OFF
+        words |= _delay(sys, k)
         _add(part, "general", words)
+
+
+def _delay(sys: System, k: int) -> dict[str, Any]:
+    """Return the delay of an actuator, the only model that MJCF has."""
+    own = [x for x in sys.actuator_models if k in x.actuators]
+    if not own:
+        return {}
+    model, name = own[0].model, sys.actuators.names[k]
+    if len(own) > 1 or not isinstance(model, Delay):
+        kinds = ", ".join(type(x.model).__name__ for x in own)
+        raise ValueError(
+            f"MJCF has one delay per actuator and no other model, but actuator {name!r} has "
+            f"{kinds}. Write `sys.without_actuator_models()`."
+        )
+    row = () if own[0].shared else own[0].actuators.index(k)
+    delay = float(model.delay[row])
+    if delay < float(sys.dt):
+        raise ValueError(
+            f"Actuator {name!r} has a delay of {delay} s; in MuJoCo a delay lasts at least "
+            f"one time step, {float(sys.dt)} s."
+        )
+    kind = ("zoh", "linear", "cubic")[INTERPOLATIONS.index(model.interpolation)]
+    return {"delay": delay, "nsample": model.num_samples, "interp": kind}
 
 
 def _target(sys: System, k: int) -> dict[str, Any]:

@@ -63,7 +63,7 @@ REFUSED = {
     ),
     "user dynamics": (
         {"more": actuator('<general name="u" joint="hinge" dyntype="user"/>')},
-        'user-defined law in actuator "u"',
+        'user-defined activation in actuator "u"',
     ),
     "user gain": (
         {"more": actuator('<general name="u" joint="hinge" gaintype="user"/>')},
@@ -85,8 +85,11 @@ REFUSED = {
         'adhesion with a contact gap in actuator "ad"',
     ),
     "delay": (
-        {"more": actuator('<motor name="d" joint="hinge" delay=".1" nsample="9"/>')},
-        'delay in actuator "d"',
+        {
+            "more": actuator('<motor name="d" joint="hinge" delay=".1" nsample="9"/>'),
+            "option": 'integrator="RK4"',
+        },
+        'integrator RK4 "d"',
     ),
     "springyield": ({"joint": 'stiffness="1" springyield=".1"'}, 'joint "hinge"'),
     "surfacevel": ({"geom": 'surfacevel="1 0 0 0 0 0"'}, 'geom "ball"'),
@@ -342,6 +345,7 @@ IGNORED = {
     "adhesion": "adhesion",
     "pair adhesion": "adhesion",
     "delay": "delay",
+    "user gain": "user",
     "springyield": "springyield",
     "tendon springyield": "springyield",
     "nativeccd": "nativeccd",
