@@ -168,6 +168,8 @@ class Windows(NamedTuple):
     - `gap`: interval between samples, s, above which the recording counts as interrupted:
         no window and no local fit extends over it. By default ten times the median.
     - `min_samples`: windows with fewer samples are left out.
+    - `settle`: time at the start of each window that is simulated but not compared, s. Attached
+        actuator models with memory have it to forget that their state is zero at the start.
     """
 
     length: float
@@ -179,6 +181,7 @@ class Windows(NamedTuple):
     half: int = 7
     gap: float | None = None
     min_samples: int = 3
+    settle: float = 0.0
 
 
 class Batch(eqx.Module):
@@ -261,6 +264,7 @@ def cut(
     arrays = _padded(recordings, found, channels, before, float(sys.dt))
     end = max(float(np.max(arrays["time"])), float(np.max(arrays["gap"])))
     steps = int(np.ceil(end / float(sys.dt) - 1e-9))
+    mask = arrays["mask"] & (arrays["time"] >= windows.settle)
     names = sorted({recording.run for recording in recordings})
     index = [window.recording for window in found]
     batch = Batch(
@@ -270,7 +274,7 @@ def cut(
         jnp.asarray(arrays["ctrl_time"]),
         jnp.asarray(arrays["ctrl"]),
         jnp.asarray(arrays["time"]),
-        jnp.asarray(arrays["mask"]),
+        jnp.asarray(mask),
         {name: jnp.asarray(arrays["measured"][name]) for name in channels},
         jnp.asarray(arrays["gap"]),
         jnp.asarray(np.array([window.linked for window in found])),
@@ -278,13 +282,13 @@ def cut(
     run = np.array([names.index(recordings[k].run) for k in index])
     begin = np.array([recordings[w.recording].time[w.rows.start] for w in found])
     steps = max(steps, 1)
-    rows = _rows_per_step(arrays["time"], arrays["mask"], float(sys.dt), steps)
+    rows = _rows_per_step(arrays["time"], mask, float(sys.dt), steps)
     return Cut(batch, steps, rows, np.array(index), run, begin)
 
 
 def _rows_per_step(time, mask, dt: float, steps: int) -> int:
     step = step_of(time, dt, steps)
-    return max(int(np.bincount(row[ok]).max()) for row, ok in zip(step, mask))
+    return max(int(np.bincount(row[ok], minlength=1).max()) for row, ok in zip(step, mask))
 
 
 def step_of(time: Any, dt: Any, steps: int) -> Any:
@@ -408,6 +412,11 @@ def _check(sys: System, recordings, channels, windows: Windows) -> None:
         raise ValueError("`recordings` is empty: at least one recording is required.")
     if not windows.length > 0:
         raise ValueError(f"`length` must be positive, got {windows.length}.")
+    if not 0.0 <= windows.settle < windows.length:
+        raise ValueError(
+            f"`settle` must be at least 0 and less than `length` ({windows.length}), got "
+            f"{windows.settle}."
+        )
     if windows.gap is not None and not windows.gap > 0:
         raise ValueError(f"`gap` must be positive, got {windows.gap}.")
     needed = list(channels)
