@@ -7,7 +7,7 @@ imports only from those before it:
 
 - `spatial`: vectors, rotations, motions, forces and inertias; the conventions.
 - `model`: `System`, the robot as a pytree of parameters, and `State`.
-- `kinematics`: poses, velocities and Jacobians. `io`: MJCF files, save and load.
+- `kinematics`: poses, velocities and Jacobians. `io`: MJCF and URDF files, save and load.
 - `terrain`: heights of height fields, drawn at random, and of the ground.
 - `dynamics`: inertia, forces of actuators and springs, the articulated-body algorithm.
 - `collision`: which shapes touch, and where.
@@ -81,7 +81,12 @@ from .envs import (
     ResetOptions as ResetOptions,
     Timestep as Timestep,
 )
-from .io import load as load, load_mjcf as load_mjcf, save as save
+from .io import (
+    load as load,
+    load_mjcf as load_mjcf,
+    load_urdf as load_urdf,
+    save as save,
+)
 from .model import set_mocap as set_mocap, State as State, System as System
 from .pipelines import (
     AbstractPipeline as AbstractPipeline,

@@ -1,7 +1,7 @@
 """Reading and writing of MJCF, MuJoCo's file format.
 
 `_table` says which field of a `System` is which attribute of MJCF and which array of
-MuJoCo; reading and writing follow it. `_load` is the entry: `_source` compiles a file, text
+MuJoCo; reading and writing follow it. `_load` is the entry: `sources` compiles a file, text
 or model, `_support` refuses what is not supported, and `_read_bodies`, `_read_actuators` and
 `_read_elements` convert MuJoCo's arrays to parts of a `System`. `_write` is the way back.
 `_ground` replaces a plane by a height field before a file is loaded. `mujoco_names` imports

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..._errors import check_count
-from ._source import read_spec
 from .mujoco_names import engine
+from .sources import read_spec
 
 
 def with_height_field(

@@ -20,10 +20,10 @@ from ._read_bodies import (
     read_pairs,
 )
 from ._read_elements import read_equalities, read_sensors, read_sites, read_tendons
-from ._source import compile_source
 from ._support import check_ignored, check_supported
 from ._table import read_fields
 from .mujoco_names import element_names, read_flags
+from .sources import compile_source
 
 
 def load_mjcf(

@@ -34,9 +34,9 @@ from ...model import (
 from ...model.kinds import require_known
 from ...spatial import quaternion_matrix
 from ._read_actuators import INTERPOLATIONS, law_parameters
-from ._source import compile_source
 from ._table import attributes
 from .mujoco_names import engine
+from .sources import compile_source
 
 
 def write_mjcf(sys: System) -> str:

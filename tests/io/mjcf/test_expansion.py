@@ -4,7 +4,7 @@ import mujoco
 import pytest
 
 from eqsim.io import load_mjcf
-from eqsim.io.mjcf._source import check_expansion, MOST_COPIES
+from eqsim.io.mjcf.sources import check_expansion, MOST_COPIES
 
 
 HUGE = 2**31 - 1

@@ -13,7 +13,7 @@ from helpers import tree_allclose
 
 from eqsim import Generalized, Positional, Spring
 from eqsim.io import load_mjcf, write_mjcf
-from eqsim.io.mjcf import _source
+from eqsim.io.mjcf import sources
 from eqsim.model import Activation, GeomKind, Integrator, JointKind, Transmission
 
 
@@ -424,7 +424,7 @@ def test_threads_leave_the_handlers_of_warnings(monkeypatch):
 
     each = {"first": 0.2, "second": 0.4}
     monkeypatch.setattr(
-        _source,
+        sources,
         "_reader",
         lambda name, _: (name, "", lambda: build(each[name])),
     )
