@@ -100,8 +100,8 @@ def _view(
     """Open a page in which a robot moves: simulated, or played from a file.
 
     Args:
-        target: name of an environment, `module:Class`, MJCF file, folder of a run, or
-            recording (.npz).
+        target: name of an environment, `module:Class`, MJCF or URDF file, folder of a
+            run, or recording (.npz).
         env: name of the environment of a run or a recording, or `module:Class`; by
             default the stored name.
         pipeline: name of the pipeline; by default that of the environment.
@@ -169,7 +169,7 @@ def _identify(
     (result.json) and a page with plots (report.html).
 
     Args:
-        model: MJCF file of the robot.
+        model: MJCF or URDF file of the robot.
         data: files of recordings (.npz), see `eqsim.identify.load_recordings`.
         parameters: TOML or JSON file that lists the parameters to fit.
         ctrl: array of the controls; `none` if there are none.

@@ -11,9 +11,10 @@ import numpy as np
 from rich.console import Console
 
 from .. import identify
-from ..io import load_mjcf, write_mjcf
+from ..io import write_mjcf
 from ..model import System
 from ..plugins import CommandError
+from ._inventory import robot_of
 
 
 Objective = Literal["simulation", "inverse", "violation", "innovations"]
@@ -48,7 +49,7 @@ def run_identify(request: Request) -> None:
     if not request.model.is_file():
         raise CommandError(f"There is no model file {str(request.model)!r}.")
     try:
-        sys = load_mjcf(request.model)
+        sys = robot_of(request.model)
         unknowns = read_unknowns(request.parameters)
         objective = _objective(request)
         ctrl = None if request.ctrl == "none" else request.ctrl

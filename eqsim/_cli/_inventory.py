@@ -4,6 +4,7 @@ import ast
 import difflib
 import functools
 import inspect
+import pathlib
 import re
 import sys
 from collections.abc import Iterable
@@ -19,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..envs import AbstractEnv, is_import_path, make
+from ..io import load_mjcf, load_urdf
 from ..model import System
 from ..pipelines import AbstractPipeline
 from ..plugins import (
@@ -47,6 +49,11 @@ def environment(name: str, pipeline: str | None) -> AbstractEnv:
         return make(name, pipeline=pipeline)
     except (TypeError, ValueError) as error:
         raise CommandError(f"Cannot make {name!r}: {error}") from error
+
+
+def robot_of(path: pathlib.Path) -> System:
+    """Load a robot from an MJCF file, or from a URDF."""
+    return load_urdf(path) if path.suffix.lower() == ".urdf" else load_mjcf(path)
 
 
 def physics(name: str | None) -> AbstractPipeline | None:

@@ -14,13 +14,13 @@ from rich.text import Text
 from .._policies import AbstractController
 from .._rollout import rollout
 from ..envs import AbstractEnv, check_not_imported
-from ..io import load, load_mjcf, open_arrays
+from ..io import load, open_arrays
 from ..model import System
 from ..plugins import CommandError, RUNS
 from ..randomize import AbstractRandomizer
 from ..viewer import as_environment, export, launch
 from ..wrappers import DomainRandomization
-from ._inventory import at_least_one, environment, physics, preset
+from ._inventory import at_least_one, environment, physics, preset, robot_of
 from ._simulation_commands import RandomPolicy
 
 
@@ -108,15 +108,15 @@ def subject_of(target: str, pipeline: str | None, env: str | None = None) -> Sub
                 "were trained with. Leave it out."
             )
         return _run(path, env)
-    named = path.suffix in (".xml", ".mjcf", ".npz") or len(path.parts) > 1
+    named = path.suffix in (".xml", ".mjcf", ".urdf", ".npz") or len(path.parts) > 1
     if named and not path.exists():
         raise CommandError(f"There is no file or folder {target!r}.")
     if path.is_file() and zipfile.is_zipfile(path):
         return _arrays(path, pipeline, env)
     if path.is_file():
         try:
-            return _free(load_mjcf(path), pipeline)
-        except ValueError as error:
+            return _free(robot_of(path), pipeline)
+        except (ValueError, FileNotFoundError) as error:
             raise CommandError(f"Cannot load {target!r}: {error}") from error
     return Subject(environment(target, pipeline), preset=target)
 

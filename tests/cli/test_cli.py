@@ -361,9 +361,12 @@ def test_the_folder_of_a_run(run, monkeypatch, tmp_path, view_names):
 
 def test_files_that_cannot_be_shown(run, view_names, tmp_path):
     (tmp_path / "bad.xml").write_text("<mujoco><nothing/></mujoco>")
+    shape = '<collision><geometry><mesh filename="package://a/b.stl"/></geometry></collision>'
+    (tmp_path / "bad.urdf").write_text(f"<robot><link name='a'>{shape}</link></robot>")
     np.savez("bad.npz", allow_pickle=False, x=np.zeros(1))
     for line, words in {
         "view bad.xml": "'bad.xml'",
+        "view bad.urdf": "mesh files of collisions",
         "view bad.npz": "neither a recording",
         "view point.xml --pipeline nothing": "pipeline 'nothing'",
     }.items():

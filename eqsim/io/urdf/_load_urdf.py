@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._errors import check_finite, check_numbers
+from ..._errors import check_finite, check_numbers, check_type
 from ...model import System
 from ..mjcf import load_mjcf, UnsupportedMJCF
 from ..mjcf.mujoco_names import engine
@@ -31,7 +31,7 @@ class Motors:
     - `joints`: patterns of the names of driven joints, such as `("*_wheel",)`.
     """
 
-    joints: tuple[str, ...] = ("*",)
+    joints: str | Sequence[str] = ("*",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ def load_urdf(
     fuse_links: bool = False,
     self_collisions: bool = True,
     visuals: bool = False,
-    skip_meshes: Sequence[str] = (),
+    skip_meshes: str | Sequence[str] = (),
 ) -> System:
     """Load a robot from a URDF file, as MuJoCo reads it.
 
@@ -123,6 +123,12 @@ def load_urdf(
     check_numbers("density", density, lambda x: x >= 0.0, "zero or positive (kg/m³)")
     check_numbers("min_mass", min_mass, lambda x: x > 0.0, "positive (kg)")
     check_numbers("min_inertia", min_inertia, lambda x: x > 0.0, "positive (kg m²)")
+    check_type(
+        "actuators",
+        actuators,
+        Motors | Servos | None,
+        "`Motors()`, `Servos(...)` or None",
+    )
     if pos is not None:
         check_finite("pos", pos)
         if np.shape(pos) != (3,):
@@ -130,7 +136,7 @@ def load_urdf(
     robot, folder = read_description(source)
     least = (min_mass, min_inertia) if repair_inertia else None
     robot.check_inertia(floating, density, least)
-    robot.select_shapes(visuals, tuple(skip_meshes))
+    robot.select_shapes(visuals, _patterns(skip_meshes))
     files = MeshFiles(folder, packages or {}, assets or {}, robot.compiler("meshdir"))
     robot.collect_meshes(files)
     robot.set_compiler(
@@ -193,8 +199,9 @@ def _add_actuators(spec: Any, robot: Description, actuators: Motors | Servos) ->
     mujoco = engine()
     on, off = mujoco.mjtLimited.mjLIMITED_TRUE, mujoco.mjtLimited.mjLIMITED_FALSE
     if isinstance(actuators, Motors):
-        for joint in robot.driven(actuators.joints):
-            if not any(fnmatch.fnmatch(joint.name, x) for x in actuators.joints):
+        patterns = _patterns(actuators.joints)
+        for joint in robot.driven(patterns):
+            if not any(fnmatch.fnmatch(joint.name, x) for x in patterns):
                 continue
             limited = 0.0 < joint.effort < math.inf
             bound = joint.effort if limited else 0.0
@@ -229,6 +236,11 @@ def _add_actuators(spec: Any, robot: Description, actuators: Motors | Servos) ->
     option = robot.root.find("mujoco/option")
     if option is None or "integrator" not in option.attrib:
         spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+
+
+def _patterns(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Return one pattern or several as a tuple."""
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _by_pattern(name: str, gains: float | Mapping[str, float]) -> dict[str, float]:
