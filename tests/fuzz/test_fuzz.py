@@ -13,7 +13,8 @@ from fuzz.process import SECONDS, summary, Worker
 COUNT = int(os.environ.get("EQSIM_FUZZ", "200"))
 FIRST = int(os.environ.get("EQSIM_FUZZ_FIRST", "0"))
 SHARES = {
-    "mjcf": 0.2,
+    "mjcf": 0.15,
+    "urdf": 0.05,
     "archives": 0.15,
     "checkpoints": 0.15,
     "datasets": 0.15,

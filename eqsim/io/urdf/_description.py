@@ -105,9 +105,9 @@ class Description:
         # Links that move as one, by the link that a joint moves.
         groups: dict[str, list[str]] = {}
         for name in self.links:
-            base = name
-            for _ in self.links:
-                base = fixed.get(base, base)
+            base, steps = name, 0
+            while base in fixed and steps < len(self.links):
+                base, steps = fixed[base], steps + 1
             if base in inner or (floating and base != "world"):
                 groups.setdefault(base, []).append(name)
         computed, massless = [], []
@@ -168,7 +168,7 @@ class Description:
         - `visuals`: whether visual shapes are loaded.
         - `skipped`: patterns of names of collision meshes to leave out.
         """
-        taken, names, left_out = set[str](), list[str](), list[str]()
+        taken, names, left_out = dict[str, int](), list[str](), list[str]()
         for link, element in self.links.items():
             for shape in element.findall("collision"):
                 mesh = shape.find("geometry/mesh")
@@ -284,14 +284,18 @@ def _mass(link: ET.Element) -> float:
     return _number(link.find("inertial/mass"), "value")
 
 
-def _name_shape(shape: ET.Element, link: str, taken: set[str]) -> None:
-    """Give a shape a name of its own: by default that of its link, as `foot`, `foot_1`."""
-    name, number = shape.get("name") or link, 0
+def _name_shape(shape: ET.Element, link: str, taken: dict[str, int]) -> None:
+    """Give a shape a name of its own: by default that of its link, as `foot`, `foot_1`.
+
+    **Arguments:**
+
+    - `taken`: number of shapes with a name, or with a number after it.
+    """
+    first = name = shape.get("name") or link
     while name in taken:
-        number += 1
-        name = f"{shape.get('name') or link}_{number}"
+        name, taken[first] = f"{first}_{taken[first]}", taken[first] + 1
+    taken[name] = 1
     shape.set("name", name)
-    taken.add(name)
 
 
 def listed(names: Sequence[str], limit: int = 10) -> str:
@@ -348,6 +352,8 @@ def _nearest_inertia(inertia: np.ndarray, least: float) -> np.ndarray:
 
 # Reading of the XML text.
 
+_MOST_NESTED = 100
+
 
 def read_description(source: str | os.PathLike) -> tuple[Description, pathlib.Path]:
     """Read a path or XML text, and return the folder of its relative paths, too."""
@@ -376,8 +382,22 @@ def _parse(label: str, text: str) -> ET.Element:
     """Parse XML without namespaces, whose prefixes need not be declared."""
     # MuJoCo accepts what XML forbids: "--" in comments, and zeros at the end of a file.
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).strip("\ufeff\0 \t\r\n")
-    builder, parser = ET.TreeBuilder(), expat.ParserCreate()
-    parser.StartElementHandler, parser.EndElementHandler = builder.start, builder.end
+    builder, parser, open_tags = ET.TreeBuilder(), expat.ParserCreate(), list[str]()
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        open_tags.append(tag)
+        if len(open_tags) > _MOST_NESTED:
+            raise ValueError(
+                f"{label} has elements nested more than {_MOST_NESTED} times, such as "
+                f"<{tag[:40]}>. Remove them."
+            )
+        builder.start(tag, attributes)
+
+    def end(tag: str) -> None:
+        open_tags.pop()
+        builder.end(tag)
+
+    parser.StartElementHandler, parser.EndElementHandler = start, end
 
     def refuse(*declaration: Any) -> None:
         raise ValueError(

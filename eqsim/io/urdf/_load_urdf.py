@@ -61,7 +61,7 @@ def load_urdf(
     *,
     packages: Mapping[str, str | os.PathLike] | None = None,
     floating: bool = False,
-    pos: Sequence[float] | None = None,
+    pos: Sequence[float] | np.ndarray | None = None,
     ground: bool = False,
     actuators: Motors | Servos | None = None,
     density: float = 1000.0,
@@ -123,12 +123,8 @@ def load_urdf(
     check_numbers("density", density, lambda x: x >= 0.0, "zero or positive (kg/m³)")
     check_numbers("min_mass", min_mass, lambda x: x > 0.0, "positive (kg)")
     check_numbers("min_inertia", min_inertia, lambda x: x > 0.0, "positive (kg m²)")
-    check_type(
-        "actuators",
-        actuators,
-        Motors | Servos | None,
-        "`Motors()`, `Servos(...)` or None",
-    )
+    expected = "`Motors()`, `Servos(...)` or None"
+    check_type("actuators", actuators, Motors | Servos | None, expected)
     if pos is not None:
         check_finite("pos", pos)
         if np.shape(pos) != (3,):
@@ -259,7 +255,7 @@ def _place(
     spec: Any,
     robot: Description,
     floating: bool,
-    pos: Sequence[float] | None,
+    pos: Sequence[float] | np.ndarray | None,
     ground: bool,
 ) -> None:
     """Add the free joint of the base, its position, and the ground."""

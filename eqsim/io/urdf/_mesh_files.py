@@ -6,6 +6,7 @@ found here, and passed to it as contents. It reads binary STL, OBJ and MSH; ASCI
 COLLADA are converted to their triangles.
 """
 
+import itertools
 import math
 import os
 import pathlib
@@ -19,6 +20,7 @@ import numpy as np
 
 FORMATS = (".stl", ".obj", ".msh", ".dae")
 """Formats of mesh files that can be read."""
+_MOST_NODES = 10_000
 
 
 class MeshFiles:
@@ -62,7 +64,10 @@ class MeshFiles:
             return None
         place, read = found
         if place not in self._keys:
-            suffix, data = readable(name, read())
+            try:
+                suffix, data = readable(name, read())
+            except OSError as error:
+                raise ValueError(f"it cannot be opened: {error}") from error
             stem = pathlib.PurePath(_last(name)).stem
             key = f"{len(self._keys)}/{stem}{suffix}"
             self._keys[place], self.contents[key] = key, data
@@ -76,7 +81,8 @@ class MeshFiles:
                 data = content.encode() if isinstance(content, str) else content
                 return f"asset {key}", lambda: data
         for path in self._candidates(name):
-            if path.is_file():
+            # Unlike `Path.is_file`, false for names that no file can have.
+            if os.path.isfile(path):
                 return str(path.resolve()), path.read_bytes
         return None
 
@@ -153,7 +159,10 @@ def readable(name: str, data: bytes) -> tuple[str, bytes]:
     """
     suffix = pathlib.PurePath(name).suffix.lower()
     if suffix == ".dae":
-        return ".stl", _binary_stl(_collada(data))
+        try:
+            return ".stl", _binary_stl(_collada(data))
+        except (IndexError, RecursionError, OverflowError) as error:
+            raise ValueError(f"it is no valid COLLADA: {error}") from error
     if suffix == ".stl" and _is_text_stl(data):
         numbers = re.findall(rb"vertex\s+(\S+)\s+(\S+)\s+(\S+)", data)
         return ".stl", _binary_stl(np.array(numbers, float).reshape(-1, 3, 3))
@@ -196,10 +205,11 @@ def _collada(data: bytes) -> np.ndarray:
     shapes = {x.get("id"): _triangles(x) for x in root.iter("geometry")}
     library = {x.get("id"): x for x in root.iter("node")}
     placed: list[np.ndarray] = []
+    visited = itertools.count()
 
-    def place(node: ET.Element, pose: np.ndarray, depth: int) -> None:
-        if depth > 50:
-            raise ValueError("its nodes are nested more than 50 times")
+    def place(node: ET.Element, pose: np.ndarray) -> None:
+        if next(visited) > _MOST_NODES:
+            raise ValueError(f"it has more than {_MOST_NODES} nodes")
         pose = pose @ _transform(node)
         for child in node:
             target = child.get("url", "").lstrip("#")
@@ -207,12 +217,12 @@ def _collada(data: bytes) -> np.ndarray:
                 at = shapes[target]
                 placed.append(at @ pose[:3, :3].T + pose[:3, 3])
             elif child.tag == "node":
-                place(child, pose, depth + 1)
+                place(child, pose)
             elif child.tag == "instance_node" and target in library:
-                place(library[target], pose, depth + 1)
+                place(library[target], pose)
 
     for node in root.iterfind("library_visual_scenes/visual_scene/node"):
-        place(node, np.eye(4), 0)
+        place(node, np.eye(4))
     placed = placed or list(shapes.values())
     return meter * np.concatenate([np.zeros((0, 3, 3)), *placed])
 

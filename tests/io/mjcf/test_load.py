@@ -428,7 +428,7 @@ def test_threads_leave_the_handlers_of_warnings(monkeypatch):
         "_reader",
         lambda name, _: (name, "", lambda: build(each[name])),
     )
-    threads = [threading.Thread(target=_source.compile_source, args=(x,)) for x in each]
+    threads = [threading.Thread(target=sources.compile_source, args=(x,)) for x in each]
     threads[0].start()
     assert begun.wait(5.0)
     threads[1].start()
