@@ -271,7 +271,7 @@ def _place(
                 f"{len(roots) - len(fixed)} can move. Leave `floating` out, or correct "
                 "the file."
             )
-        names = {joint.name for joint in robot.joints}
+        names = {joint.name for joint in spec.joints}
         free = "floating_base"
         while free in names:
             free += "_"
