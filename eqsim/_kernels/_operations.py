@@ -672,9 +672,7 @@ OPERATIONS: dict[str, Operation] = {
     "rsqrt": _row(lambda x: x.dtype.type(1) / np.sqrt(x), _float_rsqrt),
     "cbrt": _row(np.cbrt, _helper("cbrt")),
     "pow": _row(np.power, _helper("pow"), None, _simple_pow),
-    "exp": _row(
-        np.exp, _helper("exp"), partials=(lambda e, ct: e("mul", ct, e.out),)
-    ),
+    "exp": _row(np.exp, _helper("exp"), partials=(lambda e, ct: e("mul", ct, e.out),)),
     "exp2": _row(np.exp2, _intrinsic("exp2")),
     "expm1": _row(np.expm1, _helper("expm1")),
     "log": _row(

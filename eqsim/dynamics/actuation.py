@@ -18,6 +18,7 @@ from ..model import System, Tree, tree
 from ..model.arrays import per_row, take
 from ..spatial import safe_sqrt
 from .actuator_slots import addresses
+from .articulated import factor, node_bodies, node_inertias, NodeBodies, project, solve
 from .attached_models import (
     join_activations,
     model_controls,
@@ -25,7 +26,6 @@ from .attached_models import (
     ModelStates,
     split_activations,
 )
-from .articulated import factor, node_bodies, node_inertias, NodeBodies, project, solve
 from .force_laws import (
     add_mechanical_forces,
     clip_forces,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..model import ActivationState, Control, System, Transmission
-from ..model.actuators import ActuatorStructure
+from ..model.actuator_parameters import ActuatorStructure
 from ..model.arrays import replace, take, take_or_zero
 from ..spatial import clamp, exponential, logarithm, multiply, safe_sqrt, Vec3
 from ..spatial.rotations import normalize4

@@ -13,7 +13,7 @@ import jax.tree_util as jtu
 
 from .._batching import over_batch
 from ..model import ActuatorInputs, AttachedModel, System
-from ..model.arrays import concatenate, per_row, put, replace, take, take_or_zero
+from ..model.arrays import concatenate, per_row, replace, take, take_or_zero
 from .actuator_slots import addresses
 
 
@@ -137,8 +137,12 @@ def _evaluate(own: AttachedModel, state, inputs: ActuatorInputs) -> tuple[Any, A
     count = len(own.actuators)
     batch = inputs.velocity.shape[1:]
     shape = (count, own.num_states, *batch)
-    state = jnp.broadcast_to(state.reshape(count, own.num_states, *state.shape[1:]), shape)
-    axes = ActuatorInputs(0, 0, 0, 0, None)
+    state = jnp.broadcast_to(
+        state.reshape(count, own.num_states, *state.shape[1:]), shape
+    )
+    # All have a row for each actuator but the time step.
+    rows: Any = (0, 0, 0, 0, None)
+    axes = ActuatorInputs(*rows)
 
     def one(model, state, inputs):
         dynamic, static = eqx.partition(model, eqx.is_array)

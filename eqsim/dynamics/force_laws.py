@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from ..kinematics.coordinates import dof_joints
 from ..model import Activation, ActivationState, Bias, Gain, System, Transmission
-from ..model.actuators import ActuatorStructure
+from ..model.actuator_parameters import ActuatorStructure
 from ..model.arrays import (
     accumulate,
     concatenate,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..model import ActivationState, Control, DCMotors, Muscles
-from ..model.actuators import ActuatorStructure, MuscleActivations
+from ..model.actuator_parameters import ActuatorStructure, MuscleActivations
 from ..model.arrays import per_row, replace, take, take_or_zero
 from ..spatial import clamp
 from .actuator_slots import addresses, control_index, integral_rate, state_index

@@ -24,7 +24,7 @@ from ..kinematics.link_motion import (
 )
 from ..kinematics.tendon_paths import tendon_frames, tendon_kinematics, TendonFrames
 from ..model import Actuators, JointKind, Joints, System, Transmission, Tree
-from ..model.actuators import ActuatorStructure, on_joint
+from ..model.actuator_parameters import ActuatorStructure, on_joint
 from ..model.arrays import accumulate, concatenate, put, take
 from ..spatial import Force, logarithm, quaternion_matrix, safe_sqrt, Vec3
 from ..spatial.rotations import matrix_quaternion, normalize4

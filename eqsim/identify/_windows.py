@@ -288,7 +288,9 @@ def cut(
 
 def _rows_per_step(time, mask, dt: float, steps: int) -> int:
     step = step_of(time, dt, steps)
-    return max(int(np.bincount(row[ok], minlength=1).max()) for row, ok in zip(step, mask))
+    return max(
+        int(np.bincount(row[ok], minlength=1).max()) for row, ok in zip(step, mask)
+    )
 
 
 def step_of(time: Any, dt: Any, steps: int) -> Any:

@@ -176,7 +176,8 @@ _CLASSES = {
         *(
             value
             for value in vars(actuators).values()
-            if isinstance(value, type) and issubclass(value, model.AbstractActuatorModel)
+            if isinstance(value, type)
+            and issubclass(value, model.AbstractActuatorModel)
         ),
     )
 }

@@ -5,7 +5,7 @@ structure. It holds primary parameters alone; whatever follows from them is comp
 is used. Reading order:
 
 - `kinds`, `arrays`: enumerations; converters and static gathers of arrays.
-- `parts`, `actuators`, `actuator_models`, `sensor_kinds`, `meshes`: the parts of a robot.
+- `parts`, `actuator_parameters`, `actuator_models`, `sensor_kinds`, `meshes`: the parts of a robot.
 - `_system`: `State`, `System`, and lookup by name; `_text` prints a robot.
 - `_tree`: the levels of the tree of degrees of freedom, over which recursions run.
 - `pairs`: pairs of shapes that can touch.
@@ -41,7 +41,7 @@ from .actuator_models import (
     ActuatorInputs as ActuatorInputs,
     AttachedModel as AttachedModel,
 )
-from .actuators import (
+from .actuator_parameters import (
     Actuators as Actuators,
     DCMotors as DCMotors,
     MuscleActivations as MuscleActivations,

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PyTree
 from .._primitive import AbstractPatterned, Pattern, patterned, with_pattern
 from ._text import robot_text
 from .actuator_models import AbstractActuatorModel, attached, AttachedModel
-from .actuators import Actuators
+from .actuator_parameters import Actuators
 from .arrays import as_array
 from .kinds import Cone, Integrator, JointKind
 from .meshes import HeightFields, Meshes
@@ -575,7 +575,9 @@ def _with_models(sys: System, models: tuple[AttachedModel, ...]) -> System:
     act = jnp.concatenate([native, jnp.zeros((sys.nkey, size), native.dtype)], axis=1)
     keys = dataclasses.replace(sys.keyframes, act=act)
     new = patterned(dataclasses.replace(sys, keyframes=keys, actuator_models=models))
-    paths = [path for path, _ in jtu.tree_leaves_with_path(eqx.filter(new, eqx.is_array))]
+    paths = [
+        path for path, _ in jtu.tree_leaves_with_path(eqx.filter(new, eqx.is_array))
+    ]
     known = zip(paths, new.pattern.entries, strict=True)
     entries = [None if path[0].name == "actuator_models" else x for path, x in known]
     return with_pattern(new, Pattern(tuple(entries)))

@@ -144,7 +144,9 @@ def attached(
             )
     first = models[0]
     if shared and isinstance(model, Sequence):
-        raise ValueError("`shared=True` needs one model for all actuators, not several.")
+        raise ValueError(
+            "`shared=True` needs one model for all actuators, not several."
+        )
     _check_actuators(sys, index, isinstance(first, AbstractControlModel))
     for one in models:
         _check_result(one, sys.dt.dtype)
@@ -181,7 +183,7 @@ def _check_result(model: AbstractActuatorModel, dtype) -> None:
                 f"`{type(model).__name__}{jtu.keystr(path)}` must be floating point, but is "
                 f"{leaf.dtype}. Make it static, or use jnp.asarray(value, float)."
             )
-    one = jax.ShapeDtypeStruct((), dtype)
+    one: Any = jax.ShapeDtypeStruct((), dtype)
     state = jax.ShapeDtypeStruct((model.num_states,), dtype)
     name, size = type(model).__name__, model.num_states
     found = eqx.filter_eval_shape(model, state, ActuatorInputs(one, one, one, one, one))
@@ -190,7 +192,8 @@ def _check_result(model: AbstractActuatorModel, dtype) -> None:
             f"`{name}.__call__` must return two values: the next state and a control or "
             f"force; got {found}."
         )
-    shapes = tuple(getattr(x, "shape", None) for x in found)
+    arrays = [isinstance(x, jax.ShapeDtypeStruct) for x in found]
+    shapes = tuple(x.shape if ok else None for x, ok in zip(found, arrays))
     if shapes != ((size,), ()):
         raise ValueError(
             f"`{name}.__call__` must return a state of shape {(size,)} and a scalar, got "

@@ -20,7 +20,7 @@ from ..model import (
     System,
     Transmission,
 )
-from ..model.actuators import MuscleActivations, velocity_gains
+from ..model.actuator_parameters import MuscleActivations, velocity_gains
 from ._random_parts import Plan
 
 

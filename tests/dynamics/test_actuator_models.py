@@ -132,7 +132,9 @@ def test_held_controls():
     found = run(Delay(0.02, 2, "previous"), [1.0, 2.0, 3.0, 4.0])
     assert found.tolist() == [0.0, 0.0, 1.0, 2.0]
     # The default number of samples.
-    assert Delay(0.02, dt=0.01).num_samples == 2 and Delay(0.0, dt=0.01).num_samples == 1
+    assert (
+        Delay(0.02, dt=0.01).num_samples == 2 and Delay(0.0, dt=0.01).num_samples == 1
+    )
 
 
 # Laws of the other models.
@@ -263,7 +265,9 @@ def attach(sys, *models):
 
 def test_parameters_by_actuator_and_shared():
     sys = arm()
-    own = sys.with_actuator_model(["two", "one"], [ControlFilter(0.1), ControlFilter(0.2)])
+    own = sys.with_actuator_model(
+        ["two", "one"], [ControlFilter(0.1), ControlFilter(0.2)]
+    )
     assert own.actuator_models[0].model.time_constant.tolist() == [0.1, 0.2]
     shared = sys.with_actuator_model(["two", "one"], ControlFilter(0.1), shared=True)
     assert shared.actuator_models[0].model.time_constant.shape == ()
@@ -408,7 +412,9 @@ def test_wrong_types_and_arguments():
         arm().with_actuator_model("one", [ControlFilter(0.1)], shared=True)
     ball = ARM.replace('name="two" axis="0 1 0"', 'name="two" type="ball"')
     ball = ball.replace('qpos=".1 .2"', 'qpos=".1 1 0 0 0"')
-    servo = '<orientation name="o" joint="two" kp="1"/><pid name="p" joint="one" kp="1"/>'
+    servo = (
+        '<orientation name="o" joint="two" kp="1"/><pid name="p" joint="one" kp="1"/>'
+    )
     sys = load_mjcf(ball.format(actuators=servo, integrator="Euler"))
     with pytest.raises(ValueError, match="'o' is an orientation servo"):
         sys.with_actuator_model("o", PDServo(1.0, 1.0))
@@ -423,8 +429,14 @@ def test_wrong_parameters():
         (lambda: Delay(0.1), "needs `num_samples`"),
         (lambda: Delay(0.1, 0), "at least 1"),
         (lambda: Delay(0.1, 2, "quintic"), "previous, linear, cubic"),
-        (lambda: MLPActuator(("speed",), (1.0,), key=jr.key(0)), "among control, error"),
-        (lambda: MLPActuator(("error",), (1.0, 2.0), key=jr.key(0)), "one entry per input"),
+        (
+            lambda: MLPActuator(("speed",), (1.0,), key=jr.key(0)),
+            "among control, error",
+        ),
+        (
+            lambda: MLPActuator(("error",), (1.0, 2.0), key=jr.key(0)),
+            "one entry per input",
+        ),
         (lambda: GRUActuator(("error",), (1.0,), 0, key=jr.key(0)), "at least 1"),
     ):
         with pytest.raises(ValueError, match=says):

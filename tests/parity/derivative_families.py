@@ -202,7 +202,10 @@ def _with_models(sys: System) -> System:
         "two": (actuators.ControlFilter(0.03), actuators.TorqueLag(0.02)),
         "three": (actuators.Backlash(0.2), actuators.TorqueSpeedLimit(3.0, 9.0)),
         "four": (jax.tree.map(lambda x: x + 0.3, perceptron),),
-        "five": (actuators.PDServo(2.0, 0.3, 5.0), jax.tree.map(lambda x: x + 0.3, unit)),
+        "five": (
+            actuators.PDServo(2.0, 0.3, 5.0),
+            jax.tree.map(lambda x: x + 0.3, unit),
+        ),
     }
     for name, own in given.items():
         for model in own:

@@ -18,7 +18,7 @@ from ...model import (
     System,
     Transmission,
 )
-from ...model.actuators import MuscleActivations, velocity_gains
+from ...model.actuator_parameters import MuscleActivations, velocity_gains
 from ._table import as_tuple, LAWS, MUSCLE, read_fields
 from .mujoco_names import element_names, Flags, kind_names
 
