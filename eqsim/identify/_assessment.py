@@ -301,7 +301,8 @@ def prediction(
     - `before`: time before the start of a window for which commands are kept, s.
     """
     channels = list(predicted_channels(problem.sys, problem.measure))
-    found = cut(problem.sys, list(recordings), channels, windows, before)
+    runs = problem.runs
+    found = cut(problem.sys, list(recordings), channels, windows, before, runs)
     new = dataclasses.replace(
         problem,
         batch=found.batch,

@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .. import kinematics
 from ..kinematics import forward
@@ -30,6 +30,8 @@ from ._unknowns import (
     Identity,
     Log,
     Model,
+    RUNS,
+    Signals,
     Widths,
 )
 
@@ -403,7 +405,13 @@ class ChannelGain(AbstractUnknown):
 class ChannelBias(AbstractUnknown):
     """Offsets that are added to a channel, or to the commands.
 
+    An offset of measured coordinates also moves the estimated starts of windows.
+
     **Arguments:** see `ChannelGain`; on `"q"` an offset is a step in tangent coordinates.
+
+    - `per_run`: true for offsets of their own for each run (`Recording.run`), such as those
+        of encoders that are set to zero before each run. Other runs, such as those held out,
+        have none.
     """
 
     channel: str = eqx.field(static=True)
@@ -411,6 +419,7 @@ class ChannelBias(AbstractUnknown):
     shared: bool = eqx.field(static=True, default=False)
     initial: float = eqx.field(static=True, default=0.0)
     prior: AbstractPrior | None = None
+    per_run: bool = eqx.field(static=True, default=False)
 
     @property
     def transform(self) -> AbstractTransform:
@@ -418,13 +427,27 @@ class ChannelBias(AbstractUnknown):
         return Identity()
 
     def labels(self, name: str, sys: System, widths: Widths) -> tuple[str, ...]:
-        return _labels(self, name, widths)
+        own = _labels(self, name, widths)
+        if not self.per_run:
+            return own
+        return tuple(f"run {k}: {x}" for k in range(widths[RUNS]) for x in own)
 
     def initial_values(self, name: str, sys: System, widths: Widths) -> np.ndarray:
-        return np.full(len(_labels(self, name, widths)), self.initial)
+        return np.full(len(self.labels(name, sys, widths)), self.initial)
 
     def apply(self, model: Model, free: Float[Array, " n"]) -> Model:
         signals = model.signals
+        if self.per_run and signals.num_runs == 0:
+            return model
+        if self.per_run:
+            # The last row is that of other runs.
+            rows = free.reshape(signals.num_runs, -1)
+            scatter = lambda row: _scattered(self, row, {}, 0.0)[self.channel]
+            rows = jax.vmap(scatter)(rows)
+            rows = jnp.concatenate([rows, jnp.zeros_like(rows[:1])])
+            bias = signals.run_biases | {self.channel: rows}
+            new = dataclasses.replace(signals, run_biases=bias)
+            return model._replace(signals=new)
         bias = _scattered(self, free, signals.biases, 0.0)
         return model._replace(signals=dataclasses.replace(signals, biases=bias))
 
@@ -515,6 +538,24 @@ def _scattered(
         full = jnp.pad(old, (0, max(0, size - old.shape[0])), constant_values=neutral)
     value = jnp.broadcast_to(value, (len(columns),))
     return by_channel | {channel: full.at[jnp.array(columns)].set(value)}
+
+
+def bias_of(
+    signals: Signals, channel: str, run: Int[Array, ""], width: int
+) -> Float[Array, " width"]:
+    """Return the offset of a channel, or of the commands, in a window.
+
+    **Arguments:**
+
+    - `run`: index of the run of the window.
+    - `width`: number of columns.
+    """
+    total = jnp.zeros(width)
+    if channel in signals.biases:
+        total = total + extended(signals.biases[channel], width, 0.0)
+    if channel in signals.run_biases:
+        total = total + extended(signals.run_biases[channel][run], width, 0.0)
+    return total
 
 
 def extended(vector: Array, width: int, neutral: float) -> Array:

@@ -29,6 +29,7 @@ from ._assessment import (
 )
 from ._channels import (
     AbstractMeasurement,
+    ChannelBias,
     ChannelDelay,
     JointPositions,
     measurement,
@@ -49,7 +50,7 @@ from ._solver import (
     restarted,
     Solver,
 )
-from ._unknowns import AbstractUnknown
+from ._unknowns import AbstractUnknown, RUNS
 from ._windows import Cut, cut, Windows
 
 
@@ -210,7 +211,10 @@ def prepare(
     predicted = predicted_channels(sys, measure)
     check_channels(runs, predicted)
     widths = tangent_widths(sys, measure, predicted)
-    columns = {"ctrl": sys.nu} | widths
+    # Programs do not depend on names that nothing reads.
+    many = any(isinstance(x, ChannelBias) and x.per_run for x in unknowns.values())
+    names = tuple(sorted({recording.run for recording in runs})) if many else ()
+    columns = {"ctrl": sys.nu, RUNS: len(names)} | widths
     starts, labels = [], []
     for name, unknown in unknowns.items():
         starts.append(unknown.start(name, sys, columns))
@@ -218,7 +222,7 @@ def prepare(
     check_influence(sys, unknowns, columns)
     given = Given(sys, pipeline, measure, runs, windows, widths)
     runs, channels, compared = objective.compare(given)
-    found = cut(sys, runs, channels, windows, _before(unknowns))
+    found = cut(sys, runs, channels, windows, _before(unknowns), names)
     sizes = tuple(len(start) for start in starts)
     theta = np.concatenate(starts)
     sigma = {name: np.ones(width) for name, width in compared.items()}
@@ -234,6 +238,7 @@ def prepare(
         sys,
         tuple(unknowns.values()),
         sizes,
+        names,
         jnp.asarray(theta),
         found.batch,
         found.steps,
@@ -337,13 +342,16 @@ def _result(setup: Setup, now: Iterate, outcome) -> Result:
     scale = np.where(np.isfinite(prior_sd), prior_sd, problem.scales(theta))
     model = problem.model(theta)
     names = [setup.runs[k].name for k in found.recording]
+    # Runs with parameters of their own have scores of zero, from which no covariance
+    # follows: their windows are the clusters then.
+    clusters = np.zeros_like(found.run) if model.signals.run_biases else found.run
     return Result(
         sys=model.sys,
         signals=model.signals,
         names=labels,
         values=np.asarray(problem.values(theta)),
         sigma={k: np.asarray(v) for k, v in problem.sigma.items()},
-        covariance=covariance(now, found.run, samples, jacobian, linked),
+        covariance=covariance(now, clusters, samples, jacobian, linked),
         identifiability=_told_by_data(
             now, now.arrow.theta - hessian, jacobian, scale, labels
         ),

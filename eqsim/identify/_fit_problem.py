@@ -22,7 +22,7 @@ from ..kinematics import difference, integrate
 from ..model import System
 from ..model.arrays import as_array
 from ..pipelines import AbstractPipeline
-from ._channels import AbstractMeasurement
+from ._channels import AbstractMeasurement, bias_of, JointPositions
 from ._objectives import AbstractObjective, Physics
 from ._unknowns import AbstractUnknown, applied, Model, parts_of
 from ._windows import Batch
@@ -145,6 +145,7 @@ class FitProblem(eqx.Module):
     **Arguments:**
 
     - `unknowns`: in order. `sizes`: free numbers of each.
+    - `runs`: names of the runs if they have biases of their own.
     - `origin`: free numbers of the system as given.
     - `steps`, `rows`: see `Physics`.
     - `sigma`: noise of each channel and column.
@@ -155,6 +156,7 @@ class FitProblem(eqx.Module):
     sys: System
     unknowns: tuple[AbstractUnknown, ...]
     sizes: tuple[int, ...] = eqx.field(static=True)
+    runs: tuple[str, ...] = eqx.field(static=True)
     origin: Float[Array, " p"]
     batch: Batch
     steps: int = eqx.field(static=True)
@@ -168,7 +170,7 @@ class FitProblem(eqx.Module):
 
     def model(self, theta: Float[Array, " p"]) -> Model:
         """Return the robot and its signals with these parameters."""
-        return applied(self.sys, self.unknowns, self.sizes, theta)
+        return applied(self.sys, self.unknowns, self.sizes, theta, len(self.runs))
 
     def parts(self, theta: Float[Array, " p"]) -> list[Array]:
         """Split the free numbers by unknown."""
@@ -276,8 +278,26 @@ def _window(problem: FitProblem, theta: Array, start: Array, row: Batch):
     physics = Physics(problem.pipeline, problem.measure, problem.steps, problem.rows)
     model = problem.model(theta)
     first = start_of(problem.sys, start, row)
+    offset = _offset(problem, model, row)
+    if offset is None:
+        out = problem.objective.residuals(physics, model, first, row)
+        return out.channels, out.end
+    # Starts are estimated from measurements, which have the offset.
+    first = integrate(problem.sys, first[0], -offset), first[1]
     out = problem.objective.residuals(physics, model, first, row)
-    return out.channels, out.end
+    q, qd = out.end
+    return out.channels, (integrate(problem.sys, q, offset), qd)
+
+
+def _offset(problem: FitProblem, model: Model, row: Batch):
+    """Return the bias of measured coordinates; None if there is none."""
+    measure, signals = problem.measure, model.signals
+    if not isinstance(measure, JointPositions):
+        return None
+    name = measure.channel
+    if name not in signals.biases and name not in signals.run_biases:
+        return None
+    return bias_of(signals, name, row.run, problem.sys.nv)
 
 
 def _reduced(

@@ -26,6 +26,7 @@ from ._channels import (
     AbstractInterpolation,
     AbstractMeasurement,
     AbstractSpace,
+    bias_of,
     extended,
     interpolate,
     JointPositions,
@@ -219,9 +220,7 @@ def commands(
     ctrl = at(window.ctrl_time, window.ctrl, time)
     if "ctrl" in signals.gains:
         ctrl = ctrl * extended(signals.gains["ctrl"], sys.nu, 1.0)[None]
-    if "ctrl" in signals.biases:
-        ctrl = ctrl + extended(signals.biases["ctrl"], sys.nu, 0.0)[None]
-    return ctrl
+    return ctrl + bias_of(signals, "ctrl", window.run, sys.nu)[None]
 
 
 def _compared(
@@ -238,9 +237,9 @@ def _compared(
     def compare(at, value):
         k, share = place(at, sys.dt, physics.steps)
         predicted = interpolate(space, grid[k], grid[k + 1], share)
-        if name in signals.biases:
+        if name in signals.biases or name in signals.run_biases:
             width = jax.eval_shape(space.difference, value, value).shape[0]
-            bias = extended(signals.biases[name], width, 0.0)
+            bias = bias_of(signals, name, window.run, width)
             predicted = space.integrate(predicted, bias)
         return space.difference(predicted, value)
 
@@ -416,7 +415,7 @@ class Innovations(AbstractObjective):
     ) -> WindowResiduals:
         sys = model.sys
         (name,) = set(window.measured) - {_TRANSITION}
-        sensor = _sensor(physics, model, name)
+        sensor = _sensor(physics, model, name, window.run)
         measured = window.measured[sensor.name]
         slots = _slots(physics, sys, window)
         gains = _gains(self, sensor.gain, sys, window, slots)
@@ -484,7 +483,7 @@ class _Sensor(NamedTuple):
         return self.space.difference(self.space.integrate(value, self.bias), measured)
 
 
-def _sensor(physics: Physics, model: Model, name: str) -> _Sensor:
+def _sensor(physics: Physics, model: Model, name: str, run: Array) -> _Sensor:
     sys, signals = model
     if name in signals.delays or (name in signals.gains and sys.nq != sys.nv):
         raise ValueError(
@@ -494,7 +493,7 @@ def _sensor(physics: Physics, model: Model, name: str) -> _Sensor:
         )
     one = jnp.ones(1, sys.dt.dtype)
     gain = extended(signals.gains.get(name, one), sys.nv, 1.0)
-    bias = extended(signals.biases.get(name, 0 * one), sys.nv, 0.0)
+    bias = bias_of(signals, name, run, sys.nv)
     return _Sensor(name, space_of(physics.measure, sys, name), gain, bias)
 
 

@@ -206,6 +206,8 @@ class LogNormalPrior(AbstractPrior):
 Where = Callable[[System], Any]
 Entries = tuple[int | tuple[int, ...], ...]
 Widths = Mapping[str, int]
+RUNS = "number of runs"
+"""Entry of `Widths` beside the channels."""
 """Number of columns of each channel; `"ctrl"` are the commands."""
 
 
@@ -270,11 +272,15 @@ class Signals(eqx.Module):
     **Arguments:**
 
     - `gains`, `biases`: one number per column. `delays`: s.
+    - `run_biases`: one row per run, and a last one for other runs.
+    - `num_runs`: number of runs of the fit.
     """
 
     gains: dict[str, Array] = eqx.field(default_factory=dict)
     biases: dict[str, Array] = eqx.field(default_factory=dict)
     delays: dict[str, Array] = eqx.field(default_factory=dict)
+    run_biases: dict[str, Array] = eqx.field(default_factory=dict)
+    num_runs: int = eqx.field(static=True, default=0)
 
 
 class Model(NamedTuple):
@@ -353,9 +359,10 @@ def applied(
     unknowns: tuple[AbstractUnknown, ...],
     sizes: tuple[int, ...],
     free: Float[Array, " p"],
+    num_runs: int = 0,
 ) -> Model:
     """Return a robot and its signals with these parameters."""
-    model = Model(sys, Signals())
+    model = Model(sys, Signals(num_runs=num_runs))
     for unknown, part in zip(unknowns, parts_of(free, sizes), strict=True):
         model = unknown.apply(model, part)
     return model

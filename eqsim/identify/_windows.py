@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from .. import kinematics
 from .._errors import check_count
@@ -196,6 +196,7 @@ class Batch(eqx.Module):
     - `measured`: channels.
     - `gap`: time of the start of the next window of the same run, and `linked`, whether
         there is one.
+    - `run`: index of the run among those of the fit, -1 for others.
     """
 
     q: Float[Array, "k nq"]
@@ -208,6 +209,7 @@ class Batch(eqx.Module):
     measured: dict[str, Float[Array, "k m _"]]
     gap: Float[Array, " k"]
     linked: Bool[Array, " k"]
+    run: Int[Array, " k"]
 
 
 class Cut(NamedTuple):
@@ -237,6 +239,7 @@ def cut(
     channels: Sequence[str],
     windows: Windows,
     before: float,
+    runs: Sequence[str] = (),
 ) -> Cut:
     """Cut recordings into windows.
 
@@ -244,6 +247,7 @@ def cut(
 
     - `channels`: channels that are compared.
     - `before`: time before the start of a window for which commands are kept, s.
+    - `runs`: names of the runs of the fit.
 
     **Raises:** `ValueError` if a recording lacks a channel, or no window has enough
     samples.
@@ -267,6 +271,8 @@ def cut(
     mask = arrays["mask"] & (arrays["time"] >= windows.settle)
     names = sorted({recording.run for recording in recordings})
     index = [window.recording for window in found]
+    places = {run: k for k, run in enumerate(runs)}
+    known = np.array([places.get(recordings[k].run, -1) for k in index], np.int32)
     batch = Batch(
         jnp.asarray(starts.q),
         jnp.asarray(starts.qd),
@@ -278,6 +284,7 @@ def cut(
         {name: jnp.asarray(arrays["measured"][name]) for name in channels},
         jnp.asarray(arrays["gap"]),
         jnp.asarray(np.array([window.linked for window in found])),
+        jnp.asarray(known),
     )
     run = np.array([names.index(recordings[k].run) for k in index])
     begin = np.array([recordings[w.recording].time[w.rows.start] for w in found])

@@ -258,6 +258,38 @@ def test_signals():
     assert result.signals.delays["ctrl"] == pytest.approx(delay, abs=1e-3)
 
 
+def test_zero_of_each_run():
+    """Encoders that were set to zero anew before each run: offsets of runs are found, and
+    parameters as well as without offsets."""
+    offsets = np.array([[0.03, -0.02], [-0.04, 0.01], [0.0, 0.05]])
+    runs = [
+        identify.Recording(x.time, x.ctrl, {"q": x.channels["q"] + offset}, x.name)
+        for x, offset in zip(_runs(seed=300), offsets, strict=True)
+    ]
+    zero = identify.ChannelBias("q", per_run=True)
+    result = _fit(runs, UNKNOWNS | {"zero": zero})
+    order = np.argsort([x.run for x in runs])
+    found = result.values[len(UNKNOWNS) + 1 :].reshape(3, 2)
+    np.testing.assert_allclose(found, offsets[order], atol=2e-3)
+    np.testing.assert_allclose(result.values[:4] / _truth(np.ones(4)), 1.0, atol=0.05)
+    np.testing.assert_allclose(result.sigma["q"], NOISE, rtol=0.1)
+    assert result.names[-1] == "run 2: zero[1]"
+    # Runs that are not fitted have no offset.
+    other = record(_model(), 350, 2.0, NOISE)
+    errors, _ = result.prediction_errors([other], WINDOWS)
+    assert np.abs(errors["q"][:, 0]).max() < 5.0 * NOISE
+
+
+def test_settling_windows():
+    """The first samples of a window are simulated, and not compared."""
+    runs = _runs(seed=310, count=1)
+    result = _fit(runs, windows=identify.Windows(0.5, settle=0.1))
+    mask, time = result.problem.batch.mask, result.problem.batch.time
+    assert not np.any(mask & (time < 0.1)) and np.all(mask.sum(axis=1) > 0)
+    with pytest.raises(ValueError, match="less than `length`"):
+        _fit(runs, windows=identify.Windows(0.5, settle=0.5))
+
+
 def test_robust_loss():
     """A run with wrong rows spoils least squares, and not a robust loss."""
     clean, errors = record(_model(), 90, 6.0, NOISE), []
