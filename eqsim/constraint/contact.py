@@ -35,7 +35,7 @@ from ..collision.pair_lists import PairList
 from ..collision.plan import ContactPlan, ListPlan, PairGroup, split_plan
 from ..collision.points import ContactPoints
 from ..dynamics.weights import InverseWeights
-from ..kinematics.link_motion import dof_axes, Kinematics
+from ..kinematics.link_motion import dof_axes, Kinematics, take_poses
 from ..model import System, Tree, tree
 from ..model.arrays import per_row, take, take_or_zero
 from ..spatial import Motion, Vec3
@@ -57,6 +57,7 @@ from .contact_rows import (
     ContactParameters,
     ContactRows,
     ContactSource,
+    surface_motion,
 )
 from .costs import Residual
 from .listed_contacts import listed_contacts, ListedContacts, pair_wrenches
@@ -103,8 +104,24 @@ def point_rows(
     sys: System, plan: ContactPlan, parameters: ContactParameters, now: RobotData
 ) -> tuple[AbstractRows, ...]:
     """Return the rows of `now.points`, the points of a plan."""
-    groups = contact_groups(sys, plan)
-    return tuple(_group_rows(sys, parameters, now, group) for group in groups)
+    groups, surfaces = contact_groups(sys, plan), _surfaces(sys, plan, now)
+    rows = ft.partial(_group_rows, sys, parameters, now, surfaces)
+    return tuple(map(rows, groups))
+
+
+def _surfaces(
+    sys: System, plan: ContactPlan, now: RobotData
+) -> tuple[Motion, Motion] | None:
+    """Return the motion of both surfaces of all points of a plan, see `surface_motion`."""
+    velocity = sys.geoms.surface_velocity
+    if velocity is None:
+        return None
+    pose = take_poses(now.kin.pose, plan.carriers) @ now.geoms.pose
+    motion = surface_motion(velocity, pose, take_or_zero(now.kin.origin, plan.carriers))
+    pairs = [plan.pairs[pair] for pair in plan.point_pairs]
+    return take(motion, [a for a, _, _ in pairs]), take(
+        motion, [b for _, b, _ in pairs]
+    )
 
 
 def contact_wrenches_in_world(
@@ -149,7 +166,11 @@ def _axes_of(rows: AbstractRows) -> tuple[tuple[Vec3, ...], tuple[Vec3, ...]]:
 
 
 def _group_rows(
-    sys: System, parameters: ContactParameters, now: RobotData, group: ContactGroup
+    sys: System,
+    parameters: ContactParameters,
+    now: RobotData,
+    surfaces: tuple[Motion, Motion] | None,
+    group: ContactGroup,
 ) -> AbstractRows:
     assert now.points is not None, "a robot with contacts has contact points"
     source = ContactSource(
@@ -161,6 +182,7 @@ def _group_rows(
         velocity=now.velocities.velocity,
         impratio=sys.impratio,
         width=now.onset_width,
+        surfaces=surfaces,
     )
     if group.anchored:
         return anchored_rows(source)

@@ -20,11 +20,12 @@ from ..collision import contact_plan
 from ..collision.detection import pair_margins
 from ..collision.plan import ContactPlan, MOST_ANCHORED, pair_dimension, pair_priority
 from ..collision.points import ContactPoints
+from ..kinematics.link_motion import Pose
 from ..model import Cone, System
 from ..model.arrays import concatenate, per_row, take, take_or_zero
 from ..spatial import Force, Motion, Vec3
 from ..spatial.clamps import at_least, at_most
-from ..spatial.vectors import force_at
+from ..spatial.vectors import force_at, vec3
 from .costs import (
     AbstractCost,
     Elliptic,
@@ -398,6 +399,8 @@ class ContactSource(eqx.Module):
     - `origin`, `velocity`: origin of the tree, and velocity, of each node.
     - `impratio`: ratio of frictional to normal impedance.
     - `width`: width of the onset of contacts, m; None if it is abrupt.
+    - `surfaces`: motion of both surfaces of each point, see `surface_motion`; None if no
+        surface moves.
     """
 
     group: ContactGroup = eqx.field(static=True)
@@ -408,6 +411,7 @@ class ContactSource(eqx.Module):
     velocity: Motion
     impratio: Any
     width: Any
+    surfaces: tuple[Motion, Motion] | None = None
 
     @property
     def law(self) -> ContactLaw:
@@ -429,7 +433,28 @@ class ContactSource(eqx.Module):
             take_or_zero((self.origin, self.velocity), nodes)
             for nodes in self.group.nodes
         ]
-        return contact_rows(self.law, points, parameters, ends)
+        return contact_rows(self.law, points, parameters, ends, self.own_surfaces())
+
+    def own_surfaces(self) -> tuple[Motion, Motion] | None:
+        """Return the motion of both surfaces of the points of the group."""
+        return take(self.surfaces, self.group.points)
+
+
+def surface_motion(velocity, pose: Pose, origin: Vec3) -> Motion:
+    """Return how the surfaces of shapes move relative to the shapes, in the world, about
+    the origins of the trees of their nodes.
+
+    **Arguments:**
+
+    - `velocity`: `Geoms.surface_velocity`, `(n, 6, *batch)`.
+    - `pose`: poses of the shapes.
+    - `origin`: origins of the trees of their nodes; zero for the world.
+    """
+    lin, ang = (pose.rot @ vec3(velocity[:, part]) for part in (_LINEAR, _ANGULAR))
+    return Motion(ang, lin + ang.cross(origin - pose.pos))
+
+
+_LINEAR, _ANGULAR = slice(0, 3), slice(3, 6)
 
 
 def contact_rows(
@@ -437,6 +462,7 @@ def contact_rows(
     points: ContactPoints,
     parameters: ContactParameters,
     ends: Sequence[tuple[Vec3, Motion]],
+    surfaces: Sequence[Motion] | None,
 ) -> ContactRows:
     """Compute the rows of contacts between two links.
 
@@ -444,6 +470,7 @@ def contact_rows(
 
     - `ends`: origin of the tree and velocity of the nodes of both links; zero for the
         world.
+    - `surfaces`: motion of both surfaces, see `surface_motion`; None if none moves.
     """
     (one, first), (two, second) = ends
     arms = points.pos - one, points.pos - two
@@ -451,6 +478,8 @@ def contact_rows(
     axes = _axes(law, points, parameters, None)
     velocity = [axis.dot(rate) for axis in axes.linear]
     velocity += [axis.dot(second.ang - first.ang) for axis in axes.angular]
+    if surfaces is not None:
+        velocity = _with_surfaces(velocity, axes, surfaces, arms, 1.0)
     cost, offset = _cost(law, points, parameters, velocity)
     return ContactRows(arms, axes.linear, axes.angular, cost, offset)
 
@@ -509,6 +538,12 @@ def anchored_rows(source: ContactSource) -> Rows:
     rate = speed.at(arm)
     velocity = [axis.dot(rate) for axis in axes.linear]
     velocity += [axis.dot(speed.ang) for axis in axes.angular]
+    surfaces = source.own_surfaces()
+    if surfaces is not None:
+        origins = (take_or_zero(source.origin, nodes) for nodes in group.nodes)
+        one, two = (points.pos - origin for origin in origins)
+        sign = per_row(group.signs, points.dist)
+        velocity = _with_surfaces(velocity, axes, surfaces, (one, two), sign)
     cost, offset = _cost(source.law, points, parameters, velocity)
     jacobian = PointJacobian(group.moving, arm, axes.linear, axes.angular)
     return Rows(jacobian, cost, offset)
@@ -539,6 +574,27 @@ def _axes(law: ContactLaw, points, parameters, signs) -> _Axes:
         linear[1:] = [axis * mu for axis, mu in zip(linear[1:], scales[:2])]
         angular = [axis * mu for axis, mu in zip(angular, scales[2:])]
     return _Axes(tuple(linear), tuple(angular))
+
+
+def _with_surfaces(
+    velocity: list, axes: _Axes, surfaces: Sequence[Motion], arms: Sequence[Vec3], sign
+) -> list:
+    """Add the motion of surfaces to the velocity along friction axes. As in MuJoCo, they
+    slide and spin, but neither push nor roll.
+
+    **Arguments:**
+
+    - `arms`: position of the points about the origins of the trees of both nodes.
+    - `sign`: -1 where the frame is turned, see `_axes`, else 1.
+    """
+    one, two = surfaces
+    rate = (two.at(arms[1]) - one.at(arms[0])) * sign
+    found, n = list(velocity), len(axes.linear)
+    for k in range(1, n):
+        found[k] = found[k] + axes.linear[k].dot(rate)
+    if axes.angular:
+        found[n] = found[n] + axes.angular[0].dot((two.ang - one.ang) * sign)
+    return found
 
 
 def _cost(

@@ -41,7 +41,7 @@ from ..collision.points import (
 )
 from ..kinematics.link_motion import dof_axes, Pose
 from ..model import Cone, HullGraph, System, Tree, tree
-from ..model.arrays import take
+from ..model.arrays import take, take_or_zero
 from ..spatial import Force, Mat3, Motion, Vec3
 from ..spatial.vectors import vec3
 from ._contact_solver import (
@@ -63,6 +63,7 @@ from .contact_rows import (
     GeomParameters,
     mix_parameters,
     Mixed,
+    surface_motion,
     with_world,
 )
 from .costs import LAST_ONSET, Residual
@@ -94,11 +95,13 @@ class ShapeTables(NamedTuple):
     - `shape`: shapes in the world.
     - `parameters`: contact parameters.
     - `margin`: distance at which contacts begin, m.
+    - `surface`: motion of the surfaces, see `surface_motion`; None if none moves.
     """
 
     shape: Shape
     parameters: GeomParameters
     margin: Any
+    surface: Motion | None
 
 
 class NodeTables(NamedTuple):
@@ -126,10 +129,12 @@ class NodeRow(NamedTuple):
 
 
 class PairState(NamedTuple):
-    """Quantities of pairs that depend on the state, `(k, *batch)`, for both sides."""
+    """Quantities of pairs that depend on the state, `(k, *batch)`, for both sides; see
+    `ShapeTables` for `surfaces`."""
 
     poses: tuple[Pose, ...]
     nodes: tuple[NodeRow, ...]
+    surfaces: tuple[Motion, Motion] | None
 
 
 class PairParameters(NamedTuple):
@@ -220,12 +225,12 @@ def pair_wrenches(
         jnp.broadcast_to(x[:, None], (x.shape[0], slots, *x.shape[1:]))
     )
     points = jtu.tree_map(flat, points)
-    parameters, nodes, solved = jtu.tree_map(
-        repeat, (parameters, state.nodes, facts.solved)
+    parameters, nodes, surfaces, solved = jtu.tree_map(
+        repeat, (parameters, state.nodes, state.surfaces, facts.solved)
     )
     settings = ContactLaw(law.condim, law.cone, own.impratio, own.width)
     ends = [(node.origin, node.velocity) for node in nodes]
-    rows = contact_rows(settings, points, parameters, ends)
+    rows = contact_rows(settings, points, parameters, ends, surfaces)
     return points, contact_wrench(rows, solved, [node.motion for node in nodes])
 
 
@@ -361,6 +366,12 @@ def parameters_of(
     )
 
 
+def _surfaces(one: ShapeTables, two: ShapeTables) -> tuple[Motion, Motion] | None:
+    if one.surface is None or two.surface is None:
+        return None
+    return one.surface, two.surface
+
+
 class ListedContacts(AbstractRows):
     """Listed contacts of one dimension of the contact space.
 
@@ -437,7 +448,8 @@ class ListedContacts(AbstractRows):
         priority, entry = (table_rows(x, pair) for x in (facts.priority, plan.explicit))
         parameters = pair_parameters(own, priority, entry, facts.safe_solref)
         settings = ContactLaw(self.condim, facts.cone, common.impratio, common.width)
-        return contact_rows(settings, points, parameters, self.ends(pair, self.nodes))
+        ends = self.ends(pair, self.nodes)
+        return contact_rows(settings, points, parameters, ends, _surfaces(one, two))
 
     def ends(self, pair, table: Any) -> list:
         """Return the rows of a table of nodes for both sides of pairs."""
@@ -485,6 +497,7 @@ class ListedContacts(AbstractRows):
         state = PairState(
             poses=(one.shape.pose, two.shape.pose),
             nodes=tuple(NodeRow(x.origin, x.velocity, own) for x, own in pairs),
+            surfaces=_surfaces(one, two),
         )
         still = PairFacts(
             numbers=pair_shape_numbers(shapes),
@@ -569,10 +582,16 @@ def listed_contacts(
         cone=sys.cone,
         safe_solref=sys.safe_solref,
     )
+    in_world, surface = world_shapes(now.kin, plan, frames), None
+    if geoms.surface_velocity is not None:
+        velocity = take(geoms.surface_velocity, plan.geoms)
+        origin = take_or_zero(now.kin.origin, plan.carriers)
+        surface = surface_motion(velocity, in_world.pose, origin)
     shapes = ShapeTables(
-        world_shapes(now.kin, plan, frames),
+        in_world,
         take(geom_parameters(sys), plan.geoms),
         take(geoms.margin, plan.geoms),
+        surface,
     )
     explicit = max(plan.explicit) >= 0
     common = Common(

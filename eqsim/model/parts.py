@@ -214,6 +214,10 @@ class Geoms(eqx.Module):
         draws. Empty if they are unknown.
     - `groups`: group of each shape, 0 to 5, by which the viewer shows and hides shapes; 0
         to 2 are visible at first. Empty if all are 0.
+    - `surface_velocity`: linear (m/s) and angular (rad/s) velocity of the surface relative
+        to the shape, about its center and in its frame, for conveyor belts and turntables.
+        Contacts see it along friction axes; the shape does not move. None: no surface
+        moves.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -238,6 +242,9 @@ class Geoms(eqx.Module):
         static=True, default=()
     )
     groups: tuple[int, ...] = eqx.field(static=True, default=())
+    surface_velocity: Float[Array, "ngeom 6"] | None = eqx.field(
+        converter=as_array, default=None
+    )
 
     def __check_init__(self):
         for field, values in (("colors", self.colors), ("groups", self.groups)):

@@ -168,6 +168,7 @@ _REASONS = {
     "geoms.solimp": _OTHERS,
     "geoms.solmix": _OTHERS,
     "geoms.margin": _OTHERS,
+    "geoms.surface_velocity": f"{_APART}, or its contacts have no friction",
     "geoms.fluid_coefficients": "no fluid acts on the shape",
     "pairs": "the two shapes cannot touch",
     "pairs.friction": "the shapes cannot touch, or condim leaves out this friction",

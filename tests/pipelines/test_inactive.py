@@ -67,7 +67,8 @@ FILE = """
     contype="3" conaffinity="3"/>
   <body name="stand" pos="1 0 0"><geom name="plate" type="capsule" size=".1 .1"
     contype="0"/></body>
-  <body name="a" pos="0 0 .1"><freejoint/><geom name="ball" size=".1"/></body>
+  <body name="a" pos="0 0 .1"><freejoint/><geom name="ball" size=".1"
+    surfacevel=".3 .2 .1 .2 .1 .4"/></body>
   <body name="b" pos="0 .3 .1"><joint range="-1 1" frictionloss="1"/><joint type="slide"/>
     <geom name="rod" type="capsule" size=".1 .05"/>
     <geom name="ghost" type="box" size=".1 .2 .3" contype="0" conaffinity="0"/></body>

@@ -418,14 +418,6 @@ _REFUSED: dict[str, tuple] = {
         "",
         _other_shapes,
     ),
-    "surfacevel of geom": (
-        "move the shape with a slide or hinge joint instead.",
-        "geom",
-        lambda m, flags, contacts: (
-            np.any(m.geom_surfacevel != 0, axis=-1) & contacts.touching
-        ),
-        "surfacevel",
-    ),
     "adhesion of geom": (
         "remove it.",
         "geom",

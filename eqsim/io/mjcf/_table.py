@@ -85,6 +85,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field("solimp", "solimp", "geom_solimp"),
         Field("solmix", "solmix", "geom_solmix"),
         Field("margin", "margin", "geom_margin"),
+        Field("surface_velocity", "surfacevel", "geom_surfacevel", "", True),
     ),
     "pair": (
         Field("condim", "condim", "pair_dim"),

@@ -251,7 +251,13 @@ def _write_geoms(body: ET.Element, sys: System, link: int) -> None:
             quat = geoms.quat[geom] / np.linalg.norm(geoms.quat[geom])
             up = np.array(quaternion_matrix(quat.tolist()), float).reshape(3, 3)[:, 2]
             words["hfield"] = fields.names[field]
-            words["pos"] = geoms.pos[geom] + up * np.min(fields.grid(field))
+            low = np.min(fields.grid(field))
+            words["pos"] = geoms.pos[geom] + up * low
+            if geoms.surface_velocity is not None:
+                # The velocity at the new center.
+                lin, ang = np.split(geoms.surface_velocity[geom], 2)
+                lin = lin + np.cross(ang, [0.0, 0.0, low])
+                words["surfacevel"] = np.append(lin, ang)
         _add(body, "geom", words)
 
 

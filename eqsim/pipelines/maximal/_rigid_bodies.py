@@ -507,11 +507,16 @@ def _check_tendons(sys: System) -> None:
 
 
 def _check_constraints(sys: System) -> None:
-    """Reject equality constraints, and torsional and rolling friction."""
+    """Reject equality constraints, moving surfaces, and torsional and rolling friction."""
     for name in sys.equalities.names:
         raise ValueError(
             f"Equality constraint {name!r} cannot be simulated in maximal coordinates. "
             "Remove it, or use `Generalized`, which supports it."
+        )
+    if sys.geoms.surface_velocity is not None:
+        raise ValueError(
+            "Surfaces of shapes move. Set `Geoms.surface_velocity` to None, or use "
+            "`Generalized`, which supports it."
         )
     plan = contact_plan(sys)
     for size, pair in zip(contact_dimensions(sys, plan), plan.point_pairs):

@@ -92,7 +92,6 @@ REFUSED = {
         'integrator RK4 "d"',
     ),
     "springyield": ({"joint": 'stiffness="1" springyield=".1"'}, 'joint "hinge"'),
-    "surfacevel": ({"geom": 'surfacevel="1 0 0 0 0 0"'}, 'geom "ball"'),
     "adhesion": ({"geom": 'adhesion="1"'}, 'adhesion of geom "ball"'),
     "pair adhesion": (
         {
@@ -150,7 +149,6 @@ def test_everything_at_once_is_listed_once(tmp_path):
         "springyield",
         "discrete",
         "override",
-        "surfacevel",
         "noslip",
     ]
     parts: dict[str, str] = {}
@@ -341,7 +339,6 @@ def test_body_plugins_are_refused_by_name():
 
 IGNORED = {
     "noslip": "noslip",
-    "surfacevel": "surfacevel",
     "adhesion": "adhesion",
     "pair adhesion": "adhesion",
     "delay": "delay",
