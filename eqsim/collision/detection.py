@@ -31,7 +31,7 @@ from ..spatial import quaternion_matrix, Vec3
 from ..spatial.rotations import normalize4
 from ..spatial.vectors import vec3
 from ._bounds import shape_extents
-from .pair_lists import list_contacts, list_frames, ListFrames
+from .pair_lists import gaps, list_contacts, list_frames, ListFrames
 from .plan import contact_plan, ContactPlan, split_plan
 from .points import (
     complete,
@@ -55,7 +55,7 @@ class GeomFrames(NamedTuple):
     - `pose`, `size`: frame and sizes of each shape.
     - `extents`: half sizes of the box about each shape, in its frame; None if the points
         of no pair are computed only within a margin.
-    - `margin`: distance at which the contact of each pair begins, m; None as well.
+    - `margin`: distance within which points of each pair are computed, m; None as well.
     - `listed`: frames of the shapes of listed pairs; None if no pairs are listed.
     """
 
@@ -81,7 +81,9 @@ def geom_frames(
     size = shape_sizes(sys)
     if not any(collider_of(*kinds).has_reach for kinds in plan.kinds):
         return GeomFrames(pose, size, None, None)
-    return GeomFrames(pose, size, shape_extents(sys), pair_margins(sys, plan))
+    margin, gaps = pair_margins(sys, plan), pair_gaps(sys, plan)
+    margin = margin if gaps is None else margin + gaps
+    return GeomFrames(pose, size, shape_extents(sys), margin)
 
 
 def split_frames(sys: System, fixed: Frames) -> GeomFrames:
@@ -97,11 +99,22 @@ def pair_margins(sys: System, plan: ContactPlan):
     """Compute the distance at which the contact of each pair begins, `(npair, *batch)`.
 
     Margins of the two shapes add up, except for pairs that have one of their own."""
+    return _sums(plan, sys.geoms.margin, sys.pairs.margin)
+
+
+def pair_gaps(sys: System, plan: ContactPlan):
+    """Compute the gap of each pair beyond its margin, `(npair, *batch)`; None: no pair has
+    one."""
+    both = gaps(sys)
+    return None if both is None else _sums(plan, *both)
+
+
+def _sums(plan: ContactPlan, of_geoms, of_pairs):
     mixed = [k for k, pair in enumerate(plan.pairs) if pair[2] < 0]
     own = [k for k, pair in enumerate(plan.pairs) if pair[2] >= 0]
     one, two = ([plan.pairs[k][side] for k in mixed] for side in (0, 1))
-    geoms, explicit = sys.geoms.margin, [plan.pairs[k][2] for k in own]
-    found = [take(geoms, one) + take(geoms, two), take(sys.pairs.margin, explicit)]
+    explicit = [plan.pairs[k][2] for k in own]
+    found = [take(of_geoms, one) + take(of_geoms, two), take(of_pairs, explicit)]
     order = sorted(range(len(plan.pairs)), key=[*mixed, *own].__getitem__)
     return take(concatenate(found), order)
 
@@ -237,7 +250,7 @@ def _points(
 
 
 def in_contact(sys: System, q: Float[Array, " nq"]) -> Bool[Array, ""]:
-    """Return whether any two shapes are closer than their margin (MuJoCo: `ncon > 0`).
+    """Return whether any two shapes are closer than their margin and gap (MuJoCo: `ncon > 0`).
 
     For drawing first states without contact. Only collisions are computed. In a
     `lax.while_loop`, carry the result: under `vmap` a condition is computed twice, and
@@ -263,7 +276,9 @@ def _touches(sys: System, q):
     touches = jnp.zeros(q.shape[1:], bool)
     if plan.size:
         points = detect(sys, plan, geoms, kin)
-        margin = take(pair_margins(sys, plan), plan.point_pairs)
+        margin, beyond = pair_margins(sys, plan), pair_gaps(sys, plan)
+        margin = margin if beyond is None else margin + beyond
+        margin = take(margin, plan.point_pairs)
         touches |= jnp.any(points.valid & (points.dist < margin), axis=0)
     if listed is not None:
         assert geoms.listed is not None, "listed pairs have frames"

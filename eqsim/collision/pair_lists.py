@@ -65,8 +65,8 @@ class ListFrames(NamedTuple):
     - `center`, `half`: center, in the node, and half sizes of the box about each shape.
     - `ball`: radius of the ball about each point of a sphere or a capsule, m; 0 for others.
     - `hulls`: see `hull_changes`.
-    - `margin`: distance at which the contact of each pair begins, m: of the shapes, whose
-        sum counts, and of explicit pairs.
+    - `margin`: distance within which points of each pair are computed, m: of the shapes,
+        whose sum counts, and of explicit pairs.
     """
 
     pose: Pose
@@ -91,9 +91,24 @@ def list_frames(sys: System, plan: ListPlan, pose: Pose) -> ListFrames:
     rounded = [sys.geoms.kinds[geom] in WITH_BALL for geom in plan.geoms]
     shape = -1, *(1 for _ in size.x.shape[1:])
     ball = jnp.asarray(np.array(rounded, float).reshape(shape), size.x.dtype) * size.x
-    margin = take(sys.geoms.margin, plan.geoms), sys.pairs.margin
+    margin, both = (sys.geoms.margin, sys.pairs.margin), gaps(sys)
+    if both is not None:
+        margin = margin[0] + both[0], margin[1] + both[1]
+    margin = take(margin[0], plan.geoms), margin[1]
     hulls = hull_changes(sys, plan.geoms, center, half)
     return ListFrames(own, size, own.point(center), half, ball, hulls, margin)
+
+
+def gaps(sys: System) -> tuple[Any, Any] | None:
+    """Return the gaps of shapes and of explicit pairs; None: there are none."""
+    one, two = sys.geoms.gap, sys.pairs.gap
+    if one is None and two is None:
+        return None
+    zero = jnp.zeros_like
+    return (
+        zero(sys.geoms.margin) if one is None else one,
+        zero(sys.pairs.margin) if two is None else two,
+    )
 
 
 def _sizes(sys: System, plan: ListPlan) -> Vec3:

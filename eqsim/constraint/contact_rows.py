@@ -3,8 +3,13 @@ links.
 
 Parameters do not depend on the state. They are mixed from those of the two shapes.
 
-Sources: MuJoCo documentation, *Computation*, "Parameters"; `engine_collision_driver.c`
-(4.0: margins add up, gaps exert no force).
+Contacts with *adhesion* $\delta$ can pull: the cone of their forces is moved along the normal
+by $\delta$. A constant force $-\delta$ is part of their cost, and the residual of the normal is
+lower by $\delta/D$, so that their compression does not change. Beyond the margin they exist
+within the gap, as contacts without friction.
+
+Sources: MuJoCo documentation, *Computation*, "Parameters" and "Adhesion";
+`engine_collision_driver.c` (4.0: margins add up, gaps exert no force without adhesion).
 """
 
 import functools as ft
@@ -17,7 +22,7 @@ import jax.tree_util as jtu
 from jax import lax
 
 from ..collision import contact_plan
-from ..collision.detection import pair_margins
+from ..collision.detection import pair_gaps, pair_margins
 from ..collision.plan import ContactPlan, MOST_ANCHORED, pair_dimension, pair_priority
 from ..collision.points import ContactPoints
 from ..kinematics.link_motion import Pose
@@ -31,6 +36,7 @@ from .costs import (
     Elliptic,
     impedance,
     OneSided,
+    Onset,
     onset,
     Pyramid,
     Residual,
@@ -62,12 +68,31 @@ class ContactParameters(NamedTuple):
     - `weight`: sum of the inverse weights of the two links.
     - `soft`: softness of its rows.
     - `friction_damping`: damping of the reference acceleration along friction axes, 1/s.
+    - `adhesion`: force with which contacts can pull, N; None: none can.
+    - `gap`: distance beyond the margin within which these exist, m; None: zero.
     """
 
     friction: Friction
     weight: Any
     soft: Softness
     friction_damping: Any
+    adhesion: Any
+    gap: Any
+
+    @property
+    def reach(self) -> Any:
+        """Distance beyond the margin at which contacts begin, m; None: zero."""
+        if self.adhesion is None or self.gap is None:
+            return None
+        return jnp.where(self.adhesion != 0.0, self.gap, 0.0)
+
+    def begin(self, dist, width) -> Onset:
+        """Return which contacts exist at distances, and how far they are violated."""
+        violation, reach = dist - self.friction.margin, self.reach
+        if reach is None:
+            return onset(violation, width)
+        begun = onset(violation - reach, width)
+        return begun._replace(violation=begun.violation + reach)
 
 
 class Mixed(NamedTuple):
@@ -77,6 +102,7 @@ class Mixed(NamedTuple):
     solref: list
     solref_friction: list
     solimp: list
+    adhesion: Any
 
 
 def contact_parameters(
@@ -92,18 +118,19 @@ def contact_parameters(
     mixed = take(_mixed_parameters(sys, facts), facts.rows)
     first, second = facts.links
     weight = take_or_zero(link_weights, first) + take_or_zero(link_weights, second)
-    margin = _margins(sys, plan)
+    margin, gap = _margins(sys, plan), take(pair_gaps(sys, plan), plan.point_pairs)
     explicit, time = bool(facts.explicit), (sys.dt[None], sys.safe_solref)
-    return complete_parameters(mixed, margin, weight, time, explicit)
+    return complete_parameters(mixed, margin, gap, weight, time, explicit)
 
 
 def complete_parameters(
-    mixed: Mixed, margin, weight, time: tuple[Any, bool], explicit: bool
+    mixed: Mixed, margin, gap, weight, time: tuple[Any, bool], explicit: bool
 ) -> ContactParameters:
     """Return the parameters of contacts from those of their pairs.
 
     **Arguments:**
 
+    - `margin`, `gap`: margins and gaps of the pairs.
     - `weight`: sum of the inverse weights of the two links.
     - `time`: time step, and whether it bounds time constants, see `softness`.
     - `explicit`: true if some pairs have parameters of their own.
@@ -112,7 +139,8 @@ def complete_parameters(
     damping = soft.b
     if explicit:
         damping = _friction_damping(mixed, damping, time)
-    return ContactParameters(_friction(mixed, margin), weight, soft, damping)
+    friction = _friction(mixed, margin)
+    return ContactParameters(friction, weight, soft, damping, mixed.adhesion, gap)
 
 
 def contact_friction(sys: System, plan: ContactPlan) -> Friction:
@@ -221,12 +249,14 @@ def _mix(sys: System, facts: _PairFacts) -> Mixed:
 
 class GeomParameters(NamedTuple):
     """Contact parameters of shapes: coefficients of friction (sliding, torsional,
-    rolling), and MuJoCo's `solref`, `solimp` and `solmix`."""
+    rolling), MuJoCo's `solref`, `solimp` and `solmix`, and adhesion; None: nothing
+    adheres."""
 
     friction: list
     solref: list
     solimp: list
     solmix: Any
+    adhesion: Any
 
 
 def geom_parameters(sys: System) -> GeomParameters:
@@ -237,7 +267,15 @@ def geom_parameters(sys: System) -> GeomParameters:
         _columns(geoms.solref, 2),
         _columns(geoms.solimp, 5),
         geoms.solmix,
+        _adhesion(sys, geoms.adhesion, geoms.margin),
     )
+
+
+def _adhesion(sys: System, own, like):
+    """Return the adhesion of shapes or pairs; None if neither has one."""
+    if sys.geoms.adhesion is None and sys.pairs.adhesion is None:
+        return None
+    return jnp.zeros_like(like) if own is None else own
 
 
 def mix_parameters(one: GeomParameters, two: GeomParameters, priority) -> Mixed:
@@ -248,8 +286,8 @@ def mix_parameters(one: GeomParameters, two: GeomParameters, priority) -> Mixed:
     - `priority`: 1 if the first shape has the higher priority, -1 if the second does,
         else 0.
     """
-    friction1, ref1, imp1, mix1 = one
-    friction2, ref2, imp2, mix2 = two
+    friction1, ref1, imp1, mix1, pull1 = one
+    friction2, ref2, imp2, mix2, pull2 = two
     both_zero = (mix1 < 1e-15) & (mix2 < 1e-15)
     share = jnp.where(both_zero, 0.5, mix1 / jnp.where(both_zero, 1.0, mix1 + mix2))
 
@@ -266,7 +304,11 @@ def mix_parameters(one: GeomParameters, two: GeomParameters, priority) -> Mixed:
     )
     none = [jnp.zeros_like(x) for x in solref]
     friction = [slide, slide, spin, roll, roll]
-    return Mixed(friction, solref, none, solimp)
+    pull = pull1
+    if pull is not None:
+        first, second = (jnp.where(priority == sign, 0.0, 1.0) for sign in (-1, 1))
+        pull = first * pull1 + second * pull2
+    return Mixed(friction, solref, none, solimp, pull)
 
 
 def _explicit(sys: System, facts: _PairFacts) -> Mixed:
@@ -282,6 +324,7 @@ def explicit_parameters(sys: System) -> Mixed:
         _columns(pairs.solref, 2),
         _columns(pairs.solref_friction, 2),
         _columns(pairs.solimp, 5),
+        _adhesion(sys, pairs.adhesion, pairs.margin),
     )
 
 
@@ -420,11 +463,8 @@ class ContactSource(eqx.Module):
 
     def exists(self):
         """Return which of the points are contacts, `(n, *batch)`."""
-        margin = self.parameters.friction.margin
-        dist, valid, margin = take(
-            (self.points.dist, self.points.valid, margin), self.group.points
-        )
-        return onset(dist - margin, self.width).exists & valid
+        points, parameters = take((self.points, self.parameters), self.group.points)
+        return parameters.begin(points.dist, self.width).exists & points.valid
 
     def rows(self) -> ContactRows:
         """Compute the rows of all points of the group."""
@@ -573,7 +613,22 @@ def _axes(law: ContactLaw, points, parameters, signs) -> _Axes:
         scales = parameters.friction.coefficients
         linear[1:] = [axis * mu for axis, mu in zip(linear[1:], scales[:2])]
         angular = [axis * mu for axis, mu in zip(angular, scales[2:])]
+    rubs = _share_of_friction(law, points, parameters)
+    if rubs is not None:
+        linear[1:] = [axis * rubs for axis in linear[1:]]
+        angular = [axis * rubs for axis in angular]
     return _Axes(tuple(linear), tuple(angular))
+
+
+def _share_of_friction(law: ContactLaw, points, parameters: ContactParameters):
+    """Return 1 for contacts with friction, and 0 for those within the gap; with smoothing,
+    also numbers between. None: all have friction."""
+    reach = parameters.reach
+    if reach is None or law.condim == 1:
+        return None
+    begun = onset(points.dist - parameters.friction.margin, law.width)
+    share = jnp.where(begun.exists, begun.share, 0.0)
+    return jnp.where(reach > 0.0, share, 1.0)
 
 
 def _with_surfaces(
@@ -605,14 +660,19 @@ def _cost(
 ) -> tuple[AbstractCost, Residual]:
     """Return the cost of each contact, and the residuals at zero acceleration."""
     soft, mu = parameters.soft, parameters.friction.coefficients
-    begun = onset(points.dist - parameters.friction.margin, law.width)
+    begun = parameters.begin(points.dist, law.width)
     imp = impedance(soft, begun.violation)
     inverse, impratio = parameters.weight, law.impratio[None]
-    pyramidal = law.cone is Cone.PYRAMIDAL
+    pyramidal, edges = law.cone is Cone.PYRAMIDAL, 1
     if law.kind is Pyramid:
         # The pyramid is scaled by the coefficient along the first axis.
-        square = mu[0] * mu[0]
-        inverse = inverse * (2.0 * square * (1.0 + square) / impratio)
+        square, edges = mu[0] * mu[0], 2 * (law.condim - 1)
+        scale = 2.0 * square * (1.0 + square) / impratio
+        rubs = _share_of_friction(law, points, parameters)
+        if rubs is not None:
+            # Without friction, all edges are the normal.
+            scale = rubs * scale + (1.0 - rubs) * edges
+        inverse = inverse * scale
     weight = stiffness_weight(imp, inverse) * begun.share
     weight = jnp.where(begun.exists & points.valid, weight, 0.0)
     damping = soft.b if pyramidal else parameters.friction_damping
@@ -620,10 +680,16 @@ def _cost(
         soft.b * velocity[0] + soft.k * imp * begun.violation,
         *(damping * rate for rate in velocity[1:]),
     )
+    pull = parameters.adhesion
+    if pull is not None:
+        pull = pull * begun.share
+        acts = weight > 0.0
+        shift = jnp.where(acts, pull / (edges * jnp.where(acts, weight, 1.0)), 0.0)
+        offset = offset[0] - shift, *offset[1:]
     if law.kind is OneSided:
-        return OneSided(weight), offset
+        return OneSided(weight, pull), offset
     if law.kind is Pyramid:
-        return Pyramid(weight), offset
+        return Pyramid(weight, pull), offset
     own = mu[: law.condim - 1]
     regular = mu[0] / jnp.sqrt(impratio)
-    return Elliptic(weight, own, regular + 0.0 * weight), offset
+    return Elliptic(weight, own, regular + 0.0 * weight, pull), offset

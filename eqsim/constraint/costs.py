@@ -118,19 +118,29 @@ def active(weight, x):
     return (weight * x < 0.0).astype(x.dtype)
 
 
+def _net(cost: "OneSided | Pyramid | Elliptic", forces: Residual) -> Residual:
+    """Move the cone of the forces of contacts along the normal, by their adhesion."""
+    if cost.adhesion is None:
+        return forces
+    pull = jnp.where(cost.weight > 0.0, cost.adhesion, 0.0)
+    return (forces[0] - pull, *forces[1:])
+
+
 class OneSided(AbstractCost):
     """Inequalities: a force acts while the residual is negative.
 
     - `weight`: $D$; zero where there is no constraint.
+    - `adhesion`: constant force against it, see `contact_rows.py`; None: zero.
     """
 
     weight: Any
+    adhesion: Any = None
 
     def piece(self, x: Residual) -> Any:
         return active(self.weight, x[0])
 
     def force(self, piece: Any, x: Residual) -> Residual:
-        return (-self.weight * piece * x[0],)
+        return _net(self, (-self.weight * piece * x[0],))
 
     def model(self, piece: Any, x: Residual) -> Residual:
         return self.force(piece, x)
@@ -326,9 +336,11 @@ class Pyramid(AbstractCost):
     """Pyramidal friction cones.
 
     - `weight`: weight of each edge; zero where there is no contact.
+    - `adhesion`: see `OneSided`.
     """
 
     weight: Any
+    adhesion: Any = None
 
     def piece(self, x: Residual) -> Any:
         return tuple(active(self.weight, edge) for edge in _edges(x))
@@ -340,7 +352,7 @@ class Pyramid(AbstractCost):
         ]
         ahead, behind = edges[0::2], edges[1::2]
         sides = (a - b for a, b in zip(ahead, behind, strict=True))
-        return (sum(edges[1:], edges[0]), *sides)
+        return _net(self, (sum(edges[1:], edges[0]), *sides))
 
     def model(self, piece: Any, x: Residual) -> Residual:
         return self.force(piece, x)
@@ -376,12 +388,14 @@ class Elliptic(AbstractCost):
     - `friction`: coefficients $\\mu_k$, one array for each friction direction.
     - `mu`: coefficient $\\mu$ of the regularized cone, that of the first direction over
         the square root of `impratio`.
+    - `adhesion`: see `OneSided`.
     """
 
     piecewise_quadratic: ClassVar[bool] = False
     weight: Any
     friction: tuple[Any, ...]
     mu: Any
+    adhesion: Any = None
 
     def piece(self, x: Residual) -> Any:
         return x
@@ -398,12 +412,14 @@ class Elliptic(AbstractCost):
             self.friction, u, x[1:], self._sticking(), strict=True
         ):
             forces.append(-normal * mu * y / safe - stick * z * at.sticking)
-        return tuple(forces)
+        return _net(self, tuple(forces))
 
     def model(self, piece: Any, x: Residual) -> Residual:
-        # The cost is homogeneous of degree two, so its gradient is its Hessian times x.
+        # Without adhesion, the cost is homogeneous of degree two, so its gradient is its
+        # Hessian times x.
         rows = _full(self.stiffness(piece))
-        return tuple(-sum(w * y for w, y in zip(row, x, strict=True)) for row in rows)
+        products = (sum(w * y for w, y in zip(row, x, strict=True)) for row in rows)
+        return _net(self, tuple(-product for product in products))
 
     def stiffness(self, piece: Any) -> Weights:
         at, n = self._zones(piece), len(piece)

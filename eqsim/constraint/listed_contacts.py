@@ -27,7 +27,13 @@ from ..collision.narrow_phase import (
     shared_tables,
     shares_code,
 )
-from ..collision.pair_lists import ContactList, Listing, pair_shapes, world_shapes
+from ..collision.pair_lists import (
+    ContactList,
+    gaps,
+    Listing,
+    pair_shapes,
+    world_shapes,
+)
 from ..collision.plan import ListPlan, pair_priority, PairGroup
 from ..collision.points import (
     apart,
@@ -94,13 +100,14 @@ class ShapeTables(NamedTuple):
 
     - `shape`: shapes in the world.
     - `parameters`: contact parameters.
-    - `margin`: distance at which contacts begin, m.
+    - `margin`, `gap`: distance at which contacts begin, and gap beyond it, m; no gap: None.
     - `surface`: motion of the surfaces, see `surface_motion`; None if none moves.
     """
 
     shape: Shape
     parameters: GeomParameters
     margin: Any
+    gap: Any
     surface: Motion | None
 
 
@@ -140,8 +147,9 @@ class PairState(NamedTuple):
 class PairParameters(NamedTuple):
     """Parameters of pairs, `(k, *batch)`.
 
-    - `sizes`, `geoms`, `margins`: sizes, contact parameters and margins of both shapes.
-    - `own`: parameters and margin of explicit pairs; None: there are none.
+    - `sizes`, `geoms`, `margins`, `gaps`: sizes, contact parameters, margins and gaps of
+        both shapes; without gaps, two times None.
+    - `own`: parameters, margin and gap of explicit pairs; None: there are none.
     - `weight`: sum of the inverse weights of the two links.
     - `impratio`, `width`, `dt`: see `ContactLaw`; time step, s.
     """
@@ -149,7 +157,8 @@ class PairParameters(NamedTuple):
     sizes: tuple[Vec3, Vec3]
     geoms: tuple[GeomParameters, GeomParameters]
     margins: tuple[Any, Any]
-    own: tuple[Mixed, Any] | None
+    gaps: tuple[Any, Any]
+    own: tuple[Mixed, Any, Any] | None
     weight: Any
     impratio: Any
     width: Any
@@ -187,13 +196,17 @@ def pair_parameters(
     - `safe_solref`: see `System`.
     """
     mixed = mix_parameters(*parameters.geoms, priority)
-    margin = parameters.margins[0] + parameters.margins[1]
+    margin, (gap, other) = (
+        parameters.margins[0] + parameters.margins[1],
+        parameters.gaps,
+    )
+    gap = None if gap is None else gap + other
     explicit = parameters.own is not None
     if explicit:
         choose = lambda x, y: jnp.where(entry >= 0, x, y)
-        mixed, margin = jtu.tree_map(choose, parameters.own, (mixed, margin))
+        mixed, margin, gap = jtu.tree_map(choose, parameters.own, (mixed, margin, gap))
     time = parameters.dt[None], safe_solref
-    return complete_parameters(mixed, margin, parameters.weight, time, explicit)
+    return complete_parameters(mixed, margin, gap, parameters.weight, time, explicit)
 
 
 def pair_wrenches(
@@ -207,7 +220,10 @@ def pair_wrenches(
     """
     state, own, facts = data
     parameters = pair_parameters(own, facts.priority, facts.entry, law.safe_solref)
-    margin = lax.stop_gradient(parameters.friction.margin)
+    margin = parameters.friction.margin
+    if parameters.gap is not None:
+        margin = margin + parameters.gap
+    margin = lax.stop_gradient(margin)
     if own.width is not None:  # Contacts begin before.
         margin = margin + LAST_ONSET * jnp.maximum(lax.stop_gradient(own.width), 0.0)
     one, two = (
@@ -284,7 +300,7 @@ class Common(NamedTuple):
     """Quantities that all contacts share.
 
     - `weights`: inverse weights of the links; the last row is the world.
-    - `explicit`, `margin`: parameters of explicit pairs; None: there are none.
+    - `explicit`, `margin`, `gap`: parameters of explicit pairs; None: there are none.
     - `vertices`, `heights`: vertices of all meshes, and heights of all height fields.
     - `impratio`, `width`, `dt`: see `ContactLaw`; time step, s.
     """
@@ -292,6 +308,7 @@ class Common(NamedTuple):
     weights: Any
     explicit: Mixed | None
     margin: Any
+    gap: Any
     vertices: Vec3
     heights: Any
     impratio: Any
@@ -350,7 +367,7 @@ def parameters_of(
     own = None
     if common.explicit is not None:
         entry = jnp.maximum(table_rows(facts.plan.explicit, pair), 0)
-        own = read_rows_of((common.explicit, common.margin), entry)
+        own = read_rows_of((common.explicit, common.margin, common.gap), entry)
     first, second = (
         read_rows(common.weights, table_rows(links, pair)) for links in facts.links
     )
@@ -358,6 +375,7 @@ def parameters_of(
         sizes=(one.shape.size, two.shape.size),
         geoms=(one.parameters, two.parameters),
         margins=(one.margin, two.margin),
+        gaps=(one.gap, two.gap),
         own=own,
         weight=first + second,
         impratio=common.impratio,
@@ -582,7 +600,7 @@ def listed_contacts(
         cone=sys.cone,
         safe_solref=sys.safe_solref,
     )
-    in_world, surface = world_shapes(now.kin, plan, frames), None
+    in_world, surface, both = world_shapes(now.kin, plan, frames), None, gaps(sys)
     if geoms.surface_velocity is not None:
         velocity = take(geoms.surface_velocity, plan.geoms)
         origin = take_or_zero(now.kin.origin, plan.carriers)
@@ -591,6 +609,7 @@ def listed_contacts(
         in_world,
         take(geom_parameters(sys), plan.geoms),
         take(geoms.margin, plan.geoms),
+        None if both is None else take(both[0], plan.geoms),
         surface,
     )
     explicit = max(plan.explicit) >= 0
@@ -598,6 +617,7 @@ def listed_contacts(
         weights=jnp.concatenate([weights, jnp.zeros_like(weights[:1])]),
         explicit=explicit_parameters(sys) if explicit else None,
         margin=sys.pairs.margin if explicit else None,
+        gap=both[1] if explicit and both is not None else None,
         vertices=vec3(sys.meshes.vertices),
         heights=sys.height_fields.heights,
         impratio=sys.impratio,

@@ -218,6 +218,10 @@ class Geoms(eqx.Module):
         to the shape, about its center and in its frame, for conveyor belts and turntables.
         Contacts see it along friction axes; the shape does not move. None: no surface
         moves.
+    - `adhesion`: force with which each contact can pull, N. Those of the two shapes add up,
+        unless one has a higher priority. None: no shape adheres.
+    - `gap`: distance beyond the margin within which contacts with adhesion pull, and
+        contacts count for actuators on links, m. None: zero.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -245,6 +249,10 @@ class Geoms(eqx.Module):
     surface_velocity: Float[Array, "ngeom 6"] | None = eqx.field(
         converter=as_array, default=None
     )
+    adhesion: Float[Array, " ngeom"] | None = eqx.field(
+        converter=as_array, default=None
+    )
+    gap: Float[Array, " ngeom"] | None = eqx.field(converter=as_array, default=None)
 
     def __check_init__(self):
         for field, values in (("colors", self.colors), ("groups", self.groups)):
@@ -270,7 +278,7 @@ class Pairs(eqx.Module):
     - `condim`: dimension of the contact space of each pair.
     - `friction`: sliding (two directions), torsional and rolling (two directions)
         friction coefficients.
-    - `solref`, `solimp`, `margin`: softness and margin, see `Geoms`.
+    - `solref`, `solimp`, `margin`, `adhesion`, `gap`: see `Geoms`.
     - `solref_friction`: softness along friction axes, for elliptic cones; zeros to use
         that of the normal.
     """
@@ -282,6 +290,10 @@ class Pairs(eqx.Module):
     solref_friction: Float[Array, "npair 2"] = eqx.field(converter=as_array)
     solimp: Float[Array, "npair 5"] = eqx.field(converter=as_array)
     margin: Float[Array, " npair"] = eqx.field(converter=as_array)
+    adhesion: Float[Array, " npair"] | None = eqx.field(
+        converter=as_array, default=None
+    )
+    gap: Float[Array, " npair"] | None = eqx.field(converter=as_array, default=None)
 
 
 class Equalities(eqx.Module):

@@ -135,6 +135,7 @@ _APART = "the shape cannot touch another one"
 _OTHERS = (
     f"{_APART}, or another parameter decides (Pairs, or a shape of higher priority)"
 )
+_GAP = "it only says where contacts begin"
 _FIXED = "the link is fixed to the world"
 _PLACED = "the coordinates of a free joint place the link"
 _UNLIMITED, _SMOOTH = "Joints.limited is False", "Joints.has_friction is False"
@@ -168,10 +169,13 @@ _REASONS = {
     "geoms.solimp": _OTHERS,
     "geoms.solmix": _OTHERS,
     "geoms.margin": _OTHERS,
+    "geoms.adhesion": _OTHERS,
+    "geoms.gap": _GAP,
     "geoms.surface_velocity": f"{_APART}, or its contacts have no friction",
     "geoms.fluid_coefficients": "no fluid acts on the shape",
     "pairs": "the two shapes cannot touch",
     "pairs.friction": "the shapes cannot touch, or condim leaves out this friction",
+    "pairs.gap": _GAP,
     "pairs.solref_friction": (
         "only elliptic cones with friction have a softness along friction axes"
     ),

@@ -28,7 +28,7 @@ from ..constraint.contact import (
     ReportedContacts,
 )
 from ..constraint.contact_rows import with_world
-from ..constraint.costs import onset, Residual
+from ..constraint.costs import Residual
 from ..constraint.equalities import both_ends, end_links, select_movable, weld_torques
 from ..constraint.joint_rows import coupling_tensions, TendonInertia
 from ..constraint.listed_contacts import ListedContacts
@@ -196,7 +196,7 @@ def _dense_points(
     assert points is not None and parameters is not None, "a plan with pairs has points"
     rows, forces_on_rows = map(_of_contacts, (now.problem.rows, forces))
     wrenches = contact_wrenches_in_world(sys, plan, rows, forces_on_rows)
-    begun = onset(points.dist - parameters.friction.margin, now.onset_width)
+    begun = parameters.begin(points.dist, now.onset_width)
     return DensePoints(points, begun.exists & points.valid, *wrenches)
 
 

@@ -254,7 +254,9 @@ def _touching(prepared: Prepared, now: RobotData) -> Touching | None:
     plan, links = contact_plan(sys), sys.geoms.links
     pairs = [plan.pairs[pair] for pair in plan.point_pairs]
     normal = Vec3(*points.frame[:3])
-    active = points.valid & (points.dist < own.parameters.friction.margin)
+    margin, gap = own.parameters.friction.margin, own.parameters.gap
+    reach = margin if gap is None else margin + gap
+    active = points.valid & (points.dist < reach)
     ends = tuple((links[a], links[b]) for a, b, _ in pairs)
     return Touching(ends, plan.nodes, points.pos, normal, active)
 

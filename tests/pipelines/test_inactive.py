@@ -68,13 +68,13 @@ FILE = """
   <body name="stand" pos="1 0 0"><geom name="plate" type="capsule" size=".1 .1"
     contype="0"/></body>
   <body name="a" pos="0 0 .1"><freejoint/><geom name="ball" size=".1"
-    surfacevel=".3 .2 .1 .2 .1 .4"/></body>
+    surfacevel=".3 .2 .1 .2 .1 .4" adhesion="2" gap=".02"/></body>
   <body name="b" pos="0 .3 .1"><joint range="-1 1" frictionloss="1"/><joint type="slide"/>
     <geom name="rod" type="capsule" size=".1 .05"/>
     <geom name="ghost" type="box" size=".1 .2 .3" contype="0" conaffinity="0"/></body>
   <body name="c" pos=".3 0 .1"><joint/><geom name="can" type="cylinder" size=".1 .1"
     contype="2" conaffinity="2"/></body></worldbody>
-  <contact><pair geom1="ball" geom2="rod" condim="3"/></contact>
+  <contact><pair geom1="ball" geom2="rod" condim="3" adhesion="1" gap=".1"/></contact>
   <actuator><adhesion body="a" ctrlrange="0 1" gain="5"/></actuator>
 </mujoco>
 """

@@ -85,6 +85,8 @@ class Contacts(NamedTuple):
     - `places`: index of each geom among the shapes, -1 if it is left out, `(ngeom,)`.
     - `hulls`: meshes whose convex hull is kept: those of shapes that may collide.
     - `has_gaps`: true if a geom that can touch something, or an explicit pair, has a gap.
+    - `adheres`: true if contacts can have adhesion.
+    - `uses_gaps`: true if gaps matter: there are adhesion or actuators on contacts.
     """
 
     pairs: np.ndarray
@@ -95,6 +97,8 @@ class Contacts(NamedTuple):
     places: np.ndarray
     hulls: frozenset[int]
     has_gaps: bool
+    adheres: bool
+    uses_gaps: bool
 
 
 def find_contacts(model: Any, flags: Flags) -> Contacts:
@@ -109,6 +113,8 @@ def find_contacts(model: Any, flags: Flags) -> Contacts:
     kept = np.flatnonzero(known | touching | fluid)
     places = np.full(model.ngeom, -1)
     places[kept] = np.arange(len(kept))
+    adheres = bool(np.any(model.geom_adhesion[touching]))
+    adheres |= bool(flags.contact and np.any(model.pair_adhesion))
     return Contacts(
         pairs=pairs,
         kinds=kinds_of_pairs(pairs, model.geom_type),
@@ -118,6 +124,9 @@ def find_contacts(model: Any, flags: Flags) -> Contacts:
         places=places,
         hulls=_solid_meshes(model) if flags.contact else frozenset(),
         has_gaps=bool(np.any(model.geom_gap[touching]) or np.any(model.pair_gap)),
+        adheres=adheres,
+        uses_gaps=adheres
+        or bool(np.any(kind_names("mjtTrn", model.actuator_trntype) == "body")),
     )
 
 
@@ -141,6 +150,8 @@ def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
     names = element_names(model, "geom")
     kinds, groups = model.geom_type[keep], as_tuple(model.geom_group[keep])
     fields = read_fields("geom", model, flags, keep)
+    if not contacts.uses_gaps:
+        fields["gap"] = None
     # MuJoCo computes the size of height fields.
     fields["size"][kinds == GeomKind.HFIELD.value] = 0.0
     return Geoms(
@@ -179,10 +190,11 @@ def read_pairs(model: Any, flags: Flags, contacts: Contacts) -> Pairs:
     """Convert the explicit contact pairs of a `mujoco.MjModel`."""
     one, two = contacts.places[model.pair_geom1], contacts.places[model.pair_geom2]
     keep = np.flatnonzero((one >= 0) & (two >= 0) & flags.contact)
-    return Pairs(
-        geoms=tuple(zip(one[keep].tolist(), two[keep].tolist())),
-        **read_fields("pair", model, flags, keep),
-    )
+    fields = read_fields("pair", model, flags, keep)
+    if not contacts.uses_gaps:
+        fields["gap"] = None
+    geoms = tuple(zip(one[keep].tolist(), two[keep].tolist()))
+    return Pairs(geoms=geoms, **fields)
 
 
 def read_excludes(model: Any) -> tuple[tuple[int, int], ...]:

@@ -224,7 +224,7 @@ def _other_detectors(m: Any, flags: Flags, contacts: Contacts) -> list[str]:
 
 
 _ELASTIC = "remove it: springs are elastic."
-_GAP = "a gap reports contacts but exerts no force."
+_GAP = "without adhesion and adhesion actuators, a gap exerts no force."
 _DEFAULT = "leave it at its default."
 
 _SUPPORTED: dict[str, str] = {
@@ -328,9 +328,15 @@ _NO_EFFECT: dict[str, tuple] = {
     "contact gap of geom": (
         _GAP,
         "geom",
-        lambda m, flags, contacts: (m.geom_gap != 0) & contacts.touching,
+        lambda m, flags, contacts: (
+            (m.geom_gap != 0) & contacts.touching & (not contacts.uses_gaps)
+        ),
     ),
-    "contact gap of pair": (_GAP, "pair", lambda m, flags, contacts: m.pair_gap != 0),
+    "contact gap of pair": (
+        _GAP,
+        "pair",
+        lambda m, flags, contacts: (m.pair_gap != 0) & (not contacts.uses_gaps),
+    ),
     "unsupported sensor": (
         "it is left out, which does not change the motion: plugins, `user`, `tactile`, cameras, "
         "`delay` and `interval`, distances of shapes without a collider and of meshes that "
@@ -375,13 +381,6 @@ _REFUSED: dict[str, tuple] = {
         lambda m, flags, contacts: m.tendon_plasticadr >= 0,
         "springyield",
     ),
-    "adhesion with a contact gap in actuator": (
-        "set `gap` to 0 and raise `margin`.",
-        "actuator",
-        lambda m, flags, contacts: (
-            (kind_names("mjtTrn", m.actuator_trntype) == "body") & contacts.has_gaps
-        ),
-    ),
     "user-defined law in actuator": (
         "leave the law out and attach a model of your own with "
         "`System.with_actuator_model`.",
@@ -418,17 +417,14 @@ _REFUSED: dict[str, tuple] = {
         "",
         _other_shapes,
     ),
-    "adhesion of geom": (
-        "remove it.",
-        "geom",
-        lambda m, flags, contacts: (m.geom_adhesion != 0) & contacts.touching,
-        "adhesion",
-    ),
-    "adhesion of pair": (
-        "remove it.",
-        "pair",
-        lambda m, flags, contacts: (m.pair_adhesion != 0) & flags.contact,
-        "adhesion",
+    "adhesion without passive forces": (
+        "enable springs or dampers, with which MuJoCo disables the pull.",
+        "",
+        lambda m, flags, contacts: (
+            ['spring="disable"', 'damper="disable"']
+            if contacts.adheres and not flags.passive
+            else []
+        ),
     ),
     "solref of mixed sign in element": (
         "make both numbers positive, or neither.",

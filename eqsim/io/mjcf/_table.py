@@ -85,7 +85,9 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field("solimp", "solimp", "geom_solimp"),
         Field("solmix", "solmix", "geom_solmix"),
         Field("margin", "margin", "geom_margin"),
+        Field("gap", "gap", "geom_gap", "", True),
         Field("surface_velocity", "surfacevel", "geom_surfacevel", "", True),
+        Field("adhesion", "adhesion", "geom_adhesion", "", True),
     ),
     "pair": (
         Field("condim", "condim", "pair_dim"),
@@ -94,6 +96,8 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         Field("solref_friction", "solreffriction", "pair_solreffriction"),
         Field("solimp", "solimp", "pair_solimp"),
         Field("margin", "margin", "pair_margin"),
+        Field("gap", "gap", "pair_gap", "", True),
+        Field("adhesion", "adhesion", "pair_adhesion", "", True),
     ),
     "site": (
         Field("pos", "pos", "site_pos"),

@@ -507,7 +507,8 @@ def _check_tendons(sys: System) -> None:
 
 
 def _check_constraints(sys: System) -> None:
-    """Reject equality constraints, moving surfaces, and torsional and rolling friction."""
+    """Reject equality constraints, surfaces that move or adhere, and torsional and rolling
+    friction."""
     for name in sys.equalities.names:
         raise ValueError(
             f"Equality constraint {name!r} cannot be simulated in maximal coordinates. "
@@ -516,6 +517,11 @@ def _check_constraints(sys: System) -> None:
     if sys.geoms.surface_velocity is not None:
         raise ValueError(
             "Surfaces of shapes move. Set `Geoms.surface_velocity` to None, or use "
+            "`Generalized`, which supports it."
+        )
+    if sys.geoms.adhesion is not None or sys.pairs.adhesion is not None:
+        raise ValueError(
+            "Contacts adhere. Set `Geoms.adhesion` and `Pairs.adhesion` to None, or use "
             "`Generalized`, which supports it."
         )
     plan = contact_plan(sys)

@@ -102,6 +102,14 @@ def _refuse_parts(sys: System) -> None:
         ("fluid forces on ellipsoids", any(sys.geoms.fluid)),
         ("moving surfaces of shapes", sys.geoms.surface_velocity is not None),
         (
+            "contacts with adhesion or gaps",
+            any(
+                numbers is not None
+                for part in (sys.geoms, sys.pairs)
+                for numbers in (part.adhesion, part.gap)
+            ),
+        ),
+        (
             "an implicit integrator",
             sys.integrator not in (Integrator.EULER, Integrator.RK4),
         ),

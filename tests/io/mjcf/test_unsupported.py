@@ -77,13 +77,6 @@ REFUSED = {
         },
         'part of a DC motor in actuator "pm"',
     ),
-    "adhesion with gap": (
-        {
-            "world": MOVING.format('gap=".1"'),
-            "more": actuator('<adhesion name="ad" body="one" ctrlrange="0 1"/>'),
-        },
-        'adhesion with a contact gap in actuator "ad"',
-    ),
     "delay": (
         {
             "more": actuator('<motor name="d" joint="hinge" delay=".1" nsample="9"/>'),
@@ -92,13 +85,9 @@ REFUSED = {
         'integrator RK4 "d"',
     ),
     "springyield": ({"joint": 'stiffness="1" springyield=".1"'}, 'joint "hinge"'),
-    "adhesion": ({"geom": 'adhesion="1"'}, 'adhesion of geom "ball"'),
-    "pair adhesion": (
-        {
-            "more": '<contact><pair name="pr" geom1="floor" geom2="ball" adhesion="1"/>'
-            "</contact>"
-        },
-        'adhesion of pair "pr"',
+    "adhesion without passive forces": (
+        {"geom": 'adhesion="1"', "flag": '<flag spring="disable" damper="disable"/>'},
+        'spring="disable", damper="disable"',
     ),
     "mixed solref": ({"geom": 'solref="0.02 -1"'}, 'element "ball"'),
     "flex": (
@@ -339,8 +328,6 @@ def test_body_plugins_are_refused_by_name():
 
 IGNORED = {
     "noslip": "noslip",
-    "adhesion": "adhesion",
-    "pair adhesion": "adhesion",
     "delay": "delay",
     "user gain": "user",
     "springyield": "springyield",
@@ -376,14 +363,14 @@ def without_notes(sys):
 
 
 def test_only_what_is_named_is_ignored():
-    parts = {**REFUSED["noslip"][0], **REFUSED["adhesion"][0]}
+    parts = {**REFUSED["noslip"][0], **REFUSED["springyield"][0]}
     with pytest.raises(UnsupportedMJCF) as error:
         load_mjcf(text(**parts), ignore=("noslip",))
-    assert [feature.key for feature, _ in error.value.problems] == ["adhesion"]
+    assert [feature.key for feature, _ in error.value.problems] == ["springyield"]
 
 
 def test_unknown_names_cannot_be_ignored():
-    with pytest.raises(ValueError, match="'noslp'.*Did you mean 'noslip'.*adhesion, "):
+    with pytest.raises(ValueError, match="'noslp'.*Did you mean 'noslip'.*delay, "):
         load_mjcf(text(), ignore=("noslp",))
     with pytest.raises(ValueError, match="'plugin', which cannot be ignored"):
         load_mjcf(text(), ignore=("plugin",))
