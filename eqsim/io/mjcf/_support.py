@@ -207,12 +207,16 @@ def _enabled(m: Any, *names: str) -> list[str]:
 
 
 def _other_detectors(m: Any, flags: Flags, contacts: Contacts) -> list[str]:
-    """Find disabled flags of collisions that change contacts of the model."""
+    """Find disabled flags of collisions that change contacts of the model.
+
+    Without `nativeccd`, MuJoCo estimates depths, by up to centimeters, of all pairs without
+    a closed form; without `multiccd`, it keeps one point of faces, which is not unique."""
     bits = engine().mjtDisableBit
     numbers = lambda *names: {GeomKind[name].value for name in names}
     solids = numbers("CAPSULE", "CYLINDER", "BOX", "MESH")
-    hulls, curved = numbers("CYLINDER", "MESH"), numbers("MESH", "ELLIPSOID")
-    pairs = [set(entry.kinds) for entry in contacts.kinds]
+    hulls, curved = numbers("CYLINDER", "MESH"), numbers("HFIELD", "MESH", "ELLIPSOID")
+    every = [set(entry.kinds) for entry in contacts.kinds]
+    pairs = [pair for pair in every if not pair & numbers("PLANE")]
     several = any(solids >= pair and hulls & pair for pair in pairs)
     others = any(curved & pair for pair in pairs)
     off, out = m.opt.disableflags, []
@@ -466,7 +470,8 @@ _REFUSED: dict[str, tuple] = {
         ),
     ),
     "flag for the collision of convex shapes": (
-        _DEFAULT,
+        "leave it at its default; `nativeccd` and `multiccd` matter unless all pairs have a "
+        "closed form.",
         "",
         _other_detectors,
         "nativeccd",

@@ -214,6 +214,11 @@ SILENT = {
     "condim of a shape that touches nothing": {
         "geom": 'condim="6" contype="0" conaffinity="0" adhesion="1"'
     },
+    "nativeccd of planes": {
+        "flag": '<flag nativeccd="disable" multiccd="disable"/>',
+        "world": '<geom type="plane" size="1 1 1" contype="2" conaffinity="2"/><body><joint/>'
+        '<geom type="ellipsoid" size=".1 .2 .1" contype="2" conaffinity="0"/></body>',
+    },
     "boxes apart": {
         "world": MOVING.format('type="box" contype="0" conaffinity="2"'),
     },
