@@ -6,6 +6,7 @@ solver knows rows alone. Reading order:
 - `record`: `RobotData`, the record of a robot at one state, and `AbstractConstraint`.
 - `rows`, `costs`: rows of the problem; their costs and softness.
 - `newton`: MuJoCo's convex problem, Newton's method, and the implicit derivative.
+- `noslip`: a second problem, of friction without slip, with the costs of `held_costs`.
 - Kinds: `joint_rows` (limits, friction and couplings of joints and tendons), `equalities`
   (connect, weld), `contact` (contacts, on `contact_rows`; those of listed pairs in
   `listed_contacts`; both as the solver visits them in `_contact_solver`).

@@ -28,6 +28,7 @@ from ..model import Tree
 from ..spatial import Motion
 from .contact_rows import ContactRows
 from .costs import AbstractCost, Elliptic, OneSided, Pyramid, Residual
+from .held_costs import Held, HeldElliptic, HeldPyramid
 from .rows import AbstractSolverRows, add_products, Line, Terms, work
 
 
@@ -275,7 +276,9 @@ class VisitedContacts(AbstractSolverRows):
 
 def _only(cost: AbstractCost, used) -> AbstractCost:
     """Return a cost that is zero where it is not used."""
-    assert isinstance(cost, OneSided | Pyramid | Elliptic), "contacts have these costs"
+    assert isinstance(
+        cost, OneSided | Pyramid | Elliptic | Held | HeldPyramid | HeldElliptic
+    ), "contacts have these costs"
     return dataclasses.replace(cost, weight=jnp.where(used, cost.weight, 0.0))
 
 

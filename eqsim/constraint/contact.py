@@ -59,7 +59,7 @@ from .contact_rows import (
     ContactSource,
     surface_motion,
 )
-from .costs import Residual
+from .costs import Elliptic, OneSided, Pyramid, Residual
 from .listed_contacts import listed_contacts, ListedContacts, pair_wrenches
 from .record import AbstractConstraint, RobotData
 from .rows import AbstractRows, add_products, PointJacobian, Rows, Terms
@@ -235,8 +235,12 @@ class CoupledContacts(AbstractRows):
     def stiffness(self, pieces: Any) -> Terms:
         places = contact_places(self.tree, self.nodes)
         weights = self.rows.cost.stiffness(pieces)
-        # Only contacts that are stiff on their pieces.
-        number, count = numbers_where(weights[0][0] > 0.0)
+        # Only contacts that are stiff on their pieces; those without slip are not along
+        # the normal.
+        along = [row[-1] for row in weights]
+        first = isinstance(self.rows.cost, OneSided | Pyramid | Elliptic)
+        stiff = along[0] if first else sum(along[1:], along[0])
+        number, count = numbers_where(stiff > 0.0)
 
         def add(entries, k, used):
             point = read_rows(number, k)

@@ -44,6 +44,7 @@ from .costs import (
     softness,
     stiffness_weight,
 )
+from .held_costs import held
 from .rows import combine, PointJacobian, Rows
 
 
@@ -544,6 +545,17 @@ class ContactWrench(NamedTuple):
                 pull = Force(pull.ang + (self.torque * sign), pull.lin)
             found.append(pull)
         return found[0], found[1]
+
+
+def held_rows(rows: ContactRows, first: Sequence[Motion], factor) -> ContactRows:
+    """Return the rows of the second problem without slip, see `noslip.py`.
+
+    **Arguments:**
+
+    - `first`: motion of both nodes at the solution of the first problem.
+    - `factor`: see `held`.
+    """
+    return rows._replace(cost=held(rows.cost, rows.residuals(*first), factor))
 
 
 def contact_wrench(rows: ContactRows, solved, motion) -> ContactWrench:

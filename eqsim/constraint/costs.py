@@ -346,13 +346,17 @@ class Pyramid(AbstractCost):
         return tuple(active(self.weight, edge) for edge in _edges(x))
 
     def force(self, piece: Any, x: Residual) -> Residual:
-        edges = [
-            -(self.weight * one) * edge
-            for one, edge in zip(piece, _edges(x), strict=True)
-        ]
+        edges = self.edge_forces(piece, x)
         ahead, behind = edges[0::2], edges[1::2]
         sides = (a - b for a, b in zip(ahead, behind, strict=True))
         return _net(self, (sum(edges[1:], edges[0]), *sides))
+
+    def edge_forces(self, piece: Any, x: Residual) -> list:
+        """Compute the forces of the edges, plus and minus in turn."""
+        return [
+            -(self.weight * one) * edge
+            for one, edge in zip(piece, _edges(x), strict=True)
+        ]
 
     def model(self, piece: Any, x: Residual) -> Residual:
         return self.force(piece, x)

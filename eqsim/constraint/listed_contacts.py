@@ -67,6 +67,7 @@ from .contact_rows import (
     explicit_parameters,
     geom_parameters,
     GeomParameters,
+    held_rows,
     mix_parameters,
     Mixed,
     surface_motion,
@@ -128,11 +129,14 @@ class NodeRow(NamedTuple):
     - `origin`: origin of its tree.
     - `velocity`: its velocity.
     - `motion`: its motion for which forces are computed, see `contact_wrench`.
+    - `first`: its motion at the solution of the first problem, see `noslip.py`; None: there
+        is one problem.
     """
 
     origin: Vec3
     velocity: Motion
     motion: Motion
+    first: Motion | None
 
 
 class PairState(NamedTuple):
@@ -152,6 +156,7 @@ class PairParameters(NamedTuple):
     - `own`: parameters, margin and gap of explicit pairs; None: there are none.
     - `weight`: sum of the inverse weights of the two links.
     - `impratio`, `width`, `dt`: see `ContactLaw`; time step, s.
+    - `factor`: see `held_rows`; None: there is one problem.
     """
 
     sizes: tuple[Vec3, Vec3]
@@ -163,6 +168,7 @@ class PairParameters(NamedTuple):
     impratio: Any
     width: Any
     dt: Any
+    factor: Any
 
 
 class PairFacts(NamedTuple):
@@ -247,6 +253,9 @@ def pair_wrenches(
     settings = ContactLaw(law.condim, law.cone, own.impratio, own.width)
     ends = [(node.origin, node.velocity) for node in nodes]
     rows = contact_rows(settings, points, parameters, ends, surfaces)
+    first = [node.first for node in nodes if node.first is not None]
+    if first:
+        rows = held_rows(rows, first, own.factor)
     return points, contact_wrench(rows, solved, [node.motion for node in nodes])
 
 
@@ -303,6 +312,7 @@ class Common(NamedTuple):
     - `explicit`, `margin`, `gap`: parameters of explicit pairs; None: there are none.
     - `vertices`, `heights`: vertices of all meshes, and heights of all height fields.
     - `impratio`, `width`, `dt`: see `ContactLaw`; time step, s.
+    - `factor`: see `held_rows`; None: there is one problem.
     """
 
     weights: Any
@@ -314,6 +324,7 @@ class Common(NamedTuple):
     impratio: Any
     width: Any
     dt: Any
+    factor: Any = None
 
 
 class Facts(eqx.Module):
@@ -381,6 +392,7 @@ def parameters_of(
         impratio=common.impratio,
         width=common.width,
         dt=common.dt,
+        factor=common.factor,
     )
 
 
@@ -401,6 +413,8 @@ class ListedContacts(AbstractRows):
     - `shapes`, `nodes`, `common`: arguments of the forces.
     - `axes`: motion axis of each degree of freedom.
     - `listing`: pairs that touch, and contacts.
+    - `first`: motion of the nodes and the world at the solution of the first problem, see
+        `noslip.py`; None: there is one problem.
     """
 
     tree: Tree = eqx.field(static=True)
@@ -411,6 +425,7 @@ class ListedContacts(AbstractRows):
     common: Common
     axes: Motion
     listing: Listing
+    first: Motion | None = None
 
     @property
     def contacts(self) -> ContactList:
@@ -467,7 +482,10 @@ class ListedContacts(AbstractRows):
         parameters = pair_parameters(own, priority, entry, facts.safe_solref)
         settings = ContactLaw(self.condim, facts.cone, common.impratio, common.width)
         ends = self.ends(pair, self.nodes)
-        return contact_rows(settings, points, parameters, ends, _surfaces(one, two))
+        rows = contact_rows(settings, points, parameters, ends, _surfaces(one, two))
+        if self.first is None:
+            return rows
+        return held_rows(rows, self.ends(pair, self.first), common.factor)
 
     def ends(self, pair, table: Any) -> list:
         """Return the rows of a table of nodes for both sides of pairs."""
@@ -486,7 +504,7 @@ class ListedContacts(AbstractRows):
 
         - `first`: the first of the columns of `Facts.pair_columns`.
         """
-        nodes = self.nodes, solved, motion
+        nodes = self.nodes, solved, motion, self.first
         both = (self.shapes, 0), (self.shapes, 1), (nodes, 2), (nodes, 3)
         return [(table, first + column) for table, column in both]
 
@@ -510,11 +528,11 @@ class ListedContacts(AbstractRows):
         if len(plan.condims(group)) > 1:
             condim = table_rows(plan.condim, pair)
             counts = (condim == self.condim).astype(pair.dtype)
-        nodes, solved, motion = zip(*ends, strict=True)
-        pairs = zip(nodes, motion, strict=True)
+        nodes, solved, motion, first = zip(*ends, strict=True)
+        rows = zip(nodes, motion, first, strict=True)
         state = PairState(
             poses=(one.shape.pose, two.shape.pose),
-            nodes=tuple(NodeRow(x.origin, x.velocity, own) for x, own in pairs),
+            nodes=tuple(NodeRow(*node, *motions) for node, *motions in rows),
             surfaces=_surfaces(one, two),
         )
         still = PairFacts(

@@ -160,6 +160,10 @@ def solver(tree: Tree, problem: Problem, stiffness: Terms) -> Callable:
 
 SolverRows = tuple[AbstractSolverRows, ...]
 
+_NARROWINGS = 12
+"""Largest number of slopes of a line search, besides those at the ends. After as many, each
+second one is in the middle."""
+
 
 class Newton(eqx.Module):
     """Settings of the solver.
@@ -215,7 +219,12 @@ class Solution(NamedTuple):
 
 def constrained(tree: Tree, problem: Problem, settings: Newton) -> Solution:
     """Solve the convex problem; see the top of the module."""
-    solution = _solution(tree, lax.stop_gradient(problem), settings)
+    solution = solved(tree, lax.stop_gradient(problem), settings)
+    return with_derivative(tree, problem, solution)
+
+
+def with_derivative(tree: Tree, problem: Problem, solution: Solution) -> Solution:
+    """Return a solution with its derivative by the problem."""
     return solution._replace(qdd=_implicit(tree, problem, solution))
 
 
@@ -265,7 +274,20 @@ class _Iterate(NamedTuple):
     count: Any
 
 
-def _solution(tree: Tree, problem: Problem, settings: Newton) -> Solution:
+def solved(
+    tree: Tree,
+    problem: Problem,
+    settings: Newton,
+    start: Any = None,
+    narrowings: int = _NARROWINGS,
+) -> Solution:
+    """Solve the convex problem, without derivatives.
+
+    **Arguments:**
+
+    - `start`: accelerations at which the solver starts; None: zero.
+    - `narrowings`: largest number of slopes of a line search, besides those at the ends.
+    """
     if not problem.every_row:
         invert = solver(tree, problem, Terms())
         qdd = invert(problem.tau, problem.force)[0]
@@ -274,15 +296,23 @@ def _solution(tree: Tree, problem: Problem, settings: Newton) -> Solution:
     rows = tuple(each.for_solver() for each in problem.every_row)
     last = settings.full_steps(rows) + settings.max_searched_steps
     going = lambda now: jnp.any(now.unsolved) & (now.count < last)
-    step = ft.partial(_step, tree, problem, rows, settings)
-    now = lax.while_loop(going, step, _first_iterate(problem, rows))
-    motion = node_motion(tree, problem.kin, now.qdd)
-    piece = lambda each: each.pieces(each.residuals(motion, now.qdd))
-    pieces = OrderedDict(
+    step = ft.partial(_step, tree, problem, rows, settings, narrowings)
+    begin = _first_iterate(problem, rows)
+    if start is not None:
+        begin = _moved(tree, problem, rows, settings, begin, start)
+    now = lax.while_loop(going, step, begin)
+    finite = jnp.all(jnp.isfinite(now.qdd), axis=0)
+    pieces = pieces_at(tree, problem, now.qdd)
+    return Solution(now.qdd, pieces, ~now.unsolved & finite)
+
+
+def pieces_at(tree: Tree, problem: Problem, qdd) -> ByKind:
+    """Return the pieces of the costs of all rows at accelerations."""
+    motion = node_motion(tree, problem.kin, qdd)
+    piece = lambda each: each.pieces(each.residuals(motion, qdd))
+    return OrderedDict(
         (kind, tuple(map(piece, own))) for kind, own in problem.rows.items()
     )
-    finite = jnp.all(jnp.isfinite(now.qdd), axis=0)
-    return Solution(now.qdd, pieces, ~now.unsolved & finite)
 
 
 def _first_iterate(problem: Problem, rows: SolverRows) -> _Iterate:
@@ -290,6 +320,21 @@ def _first_iterate(problem: Problem, rows: SolverRows) -> _Iterate:
     qdd = jnp.zeros_like(problem.tau)
     models = tuple(each.first_model(problem.tau) for each in rows)
     return _Iterate(qdd, models, jnp.ones(qdd.shape[1:], bool), 0)
+
+
+def _moved(
+    tree: Tree, problem: Problem, rows: SolverRows, settings: Newton, now, qdd
+) -> _Iterate:
+    """Return an iterate at other accelerations."""
+    motion, tolerance = (
+        node_motion(tree, problem.kin, qdd),
+        settings.rounding(qdd.dtype),
+    )
+    pairs = zip(rows, now.models, strict=True)
+    models = tuple(
+        each.next_model(old, now.qdd, qdd, motion, tolerance)[0] for each, old in pairs
+    )
+    return now._replace(qdd=qdd, models=models)
 
 
 class _Point(NamedTuple):
@@ -307,7 +352,12 @@ class _Point(NamedTuple):
 
 
 def _step(
-    tree: Tree, problem: Problem, rows: SolverRows, settings: Newton, now: _Iterate
+    tree: Tree,
+    problem: Problem,
+    rows: SolverRows,
+    settings: Newton,
+    narrowings: int,
+    now: _Iterate,
 ) -> _Iterate:
     """Go to the minimum of the models; after `max_full_steps`, to the least cost on the
     way there."""
@@ -315,7 +365,7 @@ def _step(
     tolerance = settings.rounding(end.dtype)
     no = jnp.zeros(end.shape[1:], bool)
     there = _Point(end, motion, no, ~no)
-    search = lambda: _searched(tree, problem, rows, now, end, tolerance)
+    search = lambda: _searched(tree, problem, rows, now, end, tolerance, narrowings)
     short = now.count >= settings.full_steps(rows)
     new = (
         lax.cond(short, search, lambda: there) if settings.max_searched_steps else there
@@ -338,6 +388,7 @@ def _searched(
     now: _Iterate,
     end,
     tolerance: float,
+    narrowings: int,
 ) -> _Point:
     """Find the least cost between an iterate and the minimum of its models."""
     search = _search(tree, problem, rows, now, end)
@@ -345,7 +396,7 @@ def _searched(
     largest = lambda x: jnp.max(jnp.abs(x), axis=0)
     # Costs along a shorter step differ by rounding, and so does what is left after it.
     moves = largest(line.dqdd) > math.sqrt(tolerance) * (1.0 + largest(end))
-    share = jnp.where(moves, _line_search(rows, search), 1.0)
+    share = jnp.where(moves, _line_search(rows, search, narrowings), 1.0)
     along = lambda a, b: a + share[None] * b
     motion = jtu.tree_map(along, line.motion, line.dmotion)
     return _Point(along(now.qdd, line.dqdd), motion, share < 1.0, moves)
@@ -427,17 +478,15 @@ def _slope(rows: SolverRows, search: _Search, share):
     return search.first + share * search.mass - change
 
 
-def _line_search(rows: SolverRows, search: _Search):
+def _line_search(rows: SolverRows, search: _Search, narrowings: int):
     """Compute where the cost is least on a line, as a share of its length."""
     one = jnp.ones_like(search.first)
-    return least_share(ft.partial(_slope, rows, search), one)
+    return least_share(ft.partial(_slope, rows, search), one, narrowings)
 
 
 # Line search.
 
 
-_NARROWINGS = 12
-"""Largest number of slopes of a line search, besides those at the ends."""
 _ENOUGH = 0.1
 """Share of the first slope that ends a search: Newton's method needs no exact one."""
 _SHRINK = 0.1
@@ -465,7 +514,7 @@ class _Bracket(NamedTuple):
     open: Any
 
 
-def least_share(slope: Callable, one):
+def least_share(slope: Callable, one, narrowings: int = _NARROWINGS):
     """Compute where a convex function is least between 0 and 1, approximately.
 
     The function is not larger there than at 0, unless it rises at all shares that were
@@ -475,6 +524,7 @@ def least_share(slope: Callable, one):
 
     - `slope`: derivative of the function, negative at 0.
     - `one`: an array of ones of the shape of a share.
+    - `narrowings`: largest number of slopes, besides those at the ends.
     """
     ends = slope(0.0 * one), slope(one)
     enough = _ENOUGH * jnp.abs(ends[0])
@@ -482,6 +532,9 @@ def least_share(slope: Callable, one):
     def narrow(carry):
         count, now = carry
         share = _crossing(now)
+        if narrowings > _NARROWINGS:
+            halve = (count > _NARROWINGS) & (count % 2 == 0)
+            share = jnp.where(halve, 0.5 * (now.low + now.high), share)
         value = slope(share)
         rising = value > 0.0
         # It has fallen by more, up to the lower end, than it can have risen since.
@@ -503,7 +556,7 @@ def least_share(slope: Callable, one):
         return count + 1, jtu.tree_map(ft.partial(jnp.where, now.open), new, now)
 
     zero = 0.0 * one
-    going = lambda carry: jnp.any(carry[1].open) & (carry[0] < _NARROWINGS)
+    going = lambda carry: jnp.any(carry[1].open) & (carry[0] < narrowings)
     start = _Bracket(zero, one, ends, ends[0], zero, zero, ends[1] > 0.0)
     _, end = lax.while_loop(going, narrow, (0, start))
     found = jnp.where(end.best > 0.0, end.best, _crossing(end))

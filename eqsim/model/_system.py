@@ -302,6 +302,9 @@ class System(AbstractPatterned):
     - `density`, `viscosity`: density and viscosity of the fluid, kg/m$^3$ and Pa s.
     - `impratio`: ratio of frictional to normal impedance.
     - `dt`: time step, s.
+    - `noslip_iterations`: 0 for regularized friction. Otherwise friction does not slip below
+        its largest force, as with MuJoCo's noslip solver; the number is only written by
+        `write_mjcf`, because the solver iterates until convergence.
     - `sites`, `tendons`, `sensors`: sites, tendons and sensors; none by default.
     - `meshes`, `height_fields`: meshes and height fields of shapes of these kinds; none
         by default.
@@ -332,6 +335,7 @@ class System(AbstractPatterned):
     viscosity: Float[Array, ""] = eqx.field(converter=as_array)
     impratio: Float[Array, ""] = eqx.field(converter=as_array)
     dt: Float[Array, ""] = eqx.field(converter=as_array)
+    noslip_iterations: int = eqx.field(static=True, default=0)
     sites: Sites = eqx.field(default_factory=Sites.none)
     tendons: Tendons = eqx.field(default_factory=Tendons.none)
     sensors: Sensors = eqx.field(default_factory=Sensors.none)

@@ -27,6 +27,7 @@ from ..constraint.newton import (
     Problem,
     row_forces,
 )
+from ..constraint.noslip import without_slip
 from ..dynamics.actuation import (
     Actuation,
     actuation,
@@ -170,6 +171,8 @@ def forward_dynamics(prepared: Prepared, inputs: StepInputs) -> RobotData:
     rotor = armature(sys) + jnp.zeros_like(tau)
     problem = Problem(now.kin, inertia, force, tau, rotor, _rows(prepared, now))
     solution = constrained(nodes, problem, settings.solver)
+    if sys.noslip_iterations:
+        problem, solution = without_slip(nodes, problem, solution, settings.solver)
     return now._replace(problem=problem, solution=solution)
 
 

@@ -34,6 +34,8 @@ def converge(model: mujoco.MjModel) -> mujoco.MjModel:
     model.opt.iterations, model.opt.tolerance = 200, 0.0
     model.opt.ls_iterations, model.opt.ls_tolerance = 200, 1e-12
     # Convex shapes are compared by iteration, by default to 1e-6.
+    if model.opt.noslip_iterations:
+        model.opt.noslip_iterations, model.opt.noslip_tolerance = 3000, 0.0
     model.opt.ccd_iterations, model.opt.ccd_tolerance = 500, 1e-12
     return model
 

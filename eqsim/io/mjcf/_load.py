@@ -45,7 +45,7 @@ def load_mjcf(
     - `assets`: contents of files that the path or the text refers to, by name:
         `{"mesh.stl": bytes, "included.xml": text}`.
     - `ignore`: features to leave out instead of refusing the file, such as
-        `("noslip",)`. The page *MJCF support* lists the names.
+        `("delay",)`. The page *MJCF support* lists the names.
     - `height_field_contacts`: `HeightFields.capacity` of all height fields.
 
     **Returns:** the robot. `System.notes` lists features without effect, and ignored
@@ -84,6 +84,7 @@ def load_mjcf(
         safe_solref=flags.refsafe,
         has_fluid=has_medium(model, flags),
         notes=notes,
+        noslip_iterations=int(model.opt.noslip_iterations),
         sites=read_sites(model, flags),
         tendons=read_tendons(model, flags, contacts),
         sensors=read_sensors(model, contacts),

@@ -196,6 +196,7 @@ def _other_integrators(m: Any, flags: Flags, contacts: Contacts) -> list[str]:
 def _solver_settings(m: Any, flags: Flags, contacts: Contacts) -> list[str]:
     default = engine().MjOption()
     names = ("solver", "iterations", "tolerance", "ls_iterations", "ls_tolerance")
+    names += ("noslip_iterations", "noslip_tolerance")
     return [name for name in names if getattr(m.opt, name) != getattr(default, name)]
 
 
@@ -248,9 +249,9 @@ _SUPPORTED: dict[str, str] = {
     "contact": (
         "plane, sphere, capsule, ellipsoid, cylinder, box, mesh (its convex hull) with each "
         f"other; `pair`, `exclude`; {attribute_list('geom', 'pair')}; pyramidal and "
-        "elliptic cone, `impratio`. Exception: where the face of a cylinder touches another "
-        "face, MuJoCo keeps four of up to 16 corners; rounding chooses between equally good "
-        "ones."
+        "elliptic cone, `impratio`, noslip solver. Exception: where the face of a cylinder "
+        "touches another face, MuJoCo keeps four of up to 16 corners; rounding chooses "
+        "between equally good ones."
     ),
     "actuator": (
         "all elements, on joints, tendons, sites (with `refsite`), slider-cranks and bodies "
@@ -360,7 +361,7 @@ _NO_EFFECT: dict[str, tuple] = {
         lambda m, flags, contacts: _enabled(m, "sleep"),
     ),
     "solver setting": (
-        "the solver iterates until it has converged (at most 50 steps).",
+        "solver and noslip solver iterate until they have converged (at most 50 steps).",
         "",
         _solver_settings,
     ),
@@ -452,16 +453,6 @@ _REFUSED: dict[str, tuple] = {
         lambda m, flags, contacts: m.geom_plugin >= 0,
     ),
     "integrator": ("set it to implicitfast.", "", _other_integrators),
-    "noslip solver": (
-        "remove it; raise `impratio` to slow down slip.",
-        "",
-        lambda m, flags, contacts: (
-            [f"noslip_iterations={m.opt.noslip_iterations}"]
-            if m.opt.noslip_iterations > 0
-            else []
-        ),
-        "noslip",
-    ),
     "flag": (
         _DEFAULT,
         "",

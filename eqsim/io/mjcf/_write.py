@@ -148,6 +148,8 @@ _OFF = 1
 def _write_options(root: ET.Element, sys: System) -> None:
     words = attributes("option", sys, ...)
     words |= {"integrator": sys.integrator.value, "cone": sys.cone.value}
+    if sys.noslip_iterations:
+        words["noslip_iterations"] = sys.noslip_iterations
     if sys.sensors.magnetic is not None:
         words["magnetic"] = sys.sensors.magnetic
     actuators = sys.actuators

@@ -507,8 +507,9 @@ class Spring(AbstractMaximal):
 
     Limits and contacts are hard: `solref`, `solimp` and `solmix` of limits, dry
     friction and shapes, and `impratio`, which soften constraints in `Generalized`, are
-    not used, nor are `safe_solref`, `integrator` and `implicit_damping`. Free joints
-    may have neither armature nor dry friction; their damping and springs are explicit.
+    not used, nor are `safe_solref`, `integrator`, `implicit_damping` and
+    `noslip_iterations`. Free joints may have neither armature nor dry friction; their
+    damping and springs are explicit.
     Fluid forces, gravity compensation, external forces, and contact points are those at
     the start of a step.
 
@@ -622,8 +623,9 @@ class Positional(AbstractMaximal):
 
     Limits and contacts are hard: `solref`, `solimp` and `solmix` of limits, dry
     friction and shapes, and `impratio`, which soften constraints in `Generalized`, are
-    not used, nor are `safe_solref`, `integrator` and `implicit_damping`. Free joints
-    may have neither armature nor dry friction; their damping and springs are explicit.
+    not used, nor are `safe_solref`, `integrator`, `implicit_damping` and
+    `noslip_iterations`. Free joints may have neither armature nor dry friction; their
+    damping and springs are explicit.
     Fluid forces, gravity compensation, external forces, and contact points are those at
     the start of a step.
 
