@@ -55,9 +55,10 @@ def _header(sys: Any) -> Iterator[str]:
         + many
     )
     damping = "" if sys.implicit_damping else ", explicit damping"
+    slip = ", friction without slip" if sys.noslip_iterations else ""
     yield (
         f"dt {_number(sys.dt)} s, {sys.integrator.value}{damping}, "
-        f"gravity {_number(sys.gravity, 1)} m/s^2"
+        f"gravity {_number(sys.gravity, 1)} m/s^2{slip}"
     )
     if sys.has_fluid:
         yield (
