@@ -1,8 +1,7 @@
 """Models of actuators beyond MuJoCo's force laws, attached by `System.with_actuator_model`.
 
-- `_signal_paths`: between `ctrl` and the actuator: delay, low-pass filter, backlash.
-- `_drives`: between force law and joint: torque-speed limits, friction, torque lag, and a
-  PD servo in place of the law.
+- `_closed_forms`: delay, low-pass filter and backlash between `ctrl` and the actuator;
+  torque-speed limits, friction, torque lag, and a PD servo between force law and joint.
 - `_networks`: learned models: multilayer perceptrons on a history, recurrent units.
 
 Their base classes are in `eqsim.model`; a model of your own derives from them in the same
@@ -16,15 +15,13 @@ from ..model import (
     AbstractForceModel as AbstractForceModel,
     ActuatorInputs as ActuatorInputs,
 )
-from ._drives import (
+from ._closed_forms import (
+    Backlash as Backlash,
+    ControlFilter as ControlFilter,
+    Delay as Delay,
     PDServo as PDServo,
     StribeckFriction as StribeckFriction,
     TorqueLag as TorqueLag,
     TorqueSpeedLimit as TorqueSpeedLimit,
 )
 from ._networks import GRUActuator as GRUActuator, MLPActuator as MLPActuator
-from ._signal_paths import (
-    Backlash as Backlash,
-    ControlFilter as ControlFilter,
-    Delay as Delay,
-)

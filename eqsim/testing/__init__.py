@@ -8,8 +8,8 @@ tests of pytest, and `eqsim plugins check NAME` runs them for an installed plugi
 Files in reading order: `conformance` (how checks are called and reported), `comparisons`
 (what laws require: equal trees, unchanged programs, derivatives that agree with finite
 differences), then the laws: `_environment_laws`, `_pipeline_laws`, `_agent_laws` with
-`probes` (environments with known solutions), `component_laws` (colliders and constraints)
-and `_actuator_laws`. `random_system` (in `_random_system`, on `_random_parts` and
+`probes` (environments with known solutions), and `component_laws` (colliders, constraints
+and actuator models). `random_system` (in `_random_system`, on `_random_parts` and
 `_random_actuators`) generates robots for tests of functions that take one. Only tests,
 plugins and the command line import this package.
 """

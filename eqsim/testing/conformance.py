@@ -2,8 +2,8 @@
 of eqsim expects, and that a collider, a constraint or an actuator model is what the physics
 expects.
 
-The laws of each kind of object are in `_environment_laws`, `_pipeline_laws`, `_agent_laws`,
-`component_laws` and `_actuator_laws`. Here they become checks, which run in three ways with
+The laws of each kind of object are in `_environment_laws`, `_pipeline_laws`, `_agent_laws`
+and `component_laws`. Here they become checks, which run in three ways with
 the same results: by functions such as `check_conformance` and `check_collider`, as tests of
 pytest by `parametrize_with_checks`, and by `eqsim plugins check NAME`.
 """
@@ -27,9 +27,10 @@ from ..envs import AbstractEnv
 from ..model import AbstractActuatorModel, State, System
 from ..pipelines import AbstractPipeline
 from . import _agent_laws, _environment_laws, _pipeline_laws
-from ._actuator_laws import ACTUATOR_MODEL_LAWS, ActuatorModelKit
 from .comparisons import double_precision, NotApplicable
 from .component_laws import (
+    ACTUATOR_MODEL_LAWS,
+    ActuatorModelKit,
     COLLIDER_LAWS,
     ColliderKit,
     CONSTRAINT_LAWS,
