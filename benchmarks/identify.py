@@ -132,23 +132,55 @@ def unknowns_of_double(signals: bool = True) -> dict:
     }
     if signals:
         found["delay"] = identify.ChannelDelay(prior=NormalPrior(4e-3, 4e-3))
+        found["zero"] = identify.ChannelBias(
+            "q", per_run=True, prior=NormalPrior(0.0, 0.05)
+        )
     return found
+
+
+def zeroed(result: identify.Result, runs: Sequence[Recording]) -> list[Recording]:
+    """Return recordings without the offsets of their encoders, which are set to zero before
+    each run: those with which the fitted robot predicts them best."""
+    delay = float(result.signals.delays["ctrl"])
+    unknowns = {
+        "delay": identify.ChannelDelay(initial=delay, prior=NormalPrior(delay, 1e-4)),
+        "zero": identify.ChannelBias("q", per_run=True, prior=NormalPrior(0.0, 0.05)),
+    }
+    loss = identify.CauchyLoss(1.0, per_window=True)
+    found = identify.fit(result.sys, runs, unknowns, windows=Windows(1.0), loss=loss)
+    offsets = np.asarray(found.signals.run_biases["q"])
+    order = sorted({run.run for run in runs})
+    return [
+        Recording(
+            run.time,
+            run.ctrl,
+            run.channels | {"q": run.channels["q"] - offsets[order.index(run.run)]},
+            run.name,
+            run.run,
+        )
+        for run in runs
+    ]
 
 
 def double_pendulum(
     folder: pathlib.Path, seed: int, held_out: bool
 ) -> tuple[identify.Result, dict]:
-    """Identify the robot C.1 from its excitation by torque."""
+    """Identify the robot C.1 from its excitation by torque, with a lag of the torque."""
     runs = identify.load_recordings(
         folder / "identification_C1.npz", ctrl="tau_command", channels={"q": "q"}
     )
-    sys = eqsim.load_mjcf(DOUBLE)
+    lag = '<general dyntype="filterexact" dynprm="0.005"'
+    sys = eqsim.load_mjcf(DOUBLE.replace("<motor", lag))
     fitted, others = identify.split(runs, 0.4, seed) if held_out else (runs, [])
+    unknowns = unknowns_of_double()
+    unknowns["lag"] = Positive(
+        lambda s: s.actuators.time_constant, prior=LogNormalPrior(None, 1.0)
+    )
     result = identify.fit(
         sys,
         fitted,
-        unknowns_of_double(),
-        windows=Windows(1.0),
+        unknowns,
+        windows=Windows(1.0, settle=0.02),
         loss=identify.CauchyLoss(1.0, per_window=True),
         validate=others,
         progress=told,
@@ -165,6 +197,7 @@ def double_pendulum(
     if others:
         extra["held_out"] = _rms(result, result.sys, others, 1.0)
         extra["held_out_given"] = _rms(result, sys, others, 1.0)
+        extra["held_out_zeroed"] = _rms(result, result.sys, zeroed(result, others), 1.0)
     return result, extra
 
 
