@@ -15,7 +15,7 @@ from recorded_rails import DAMPING as RAIL_DAMPING, slide, SYS as RAILS, TRUTH
 from toys import push, Rail, Rails
 
 import eqsim
-from eqsim import identify
+from eqsim import actuators, identify
 from eqsim.identify._channels import measurement
 from eqsim.identify._fit import prepare
 from eqsim.identify._fit_problem import evaluate
@@ -411,3 +411,37 @@ def test_other_numbers_compile_nothing(result):
     # Eight windows are another size.
     _rails(steps=(120, 40))
     assert evaluate._cached._cache_size() == before + 1
+
+
+def _driven(sys, seed):
+    """A recording of a robot that is simulated with random commands."""
+    rng, steps = np.random.default_rng(seed), 600
+    time = np.arange(steps) * float(sys.dt)
+    phases = rng.uniform(0.0, 6.0, (2, 4, sys.nu))
+    rates = rng.uniform(2.0, 25.0, (4, 1))
+    ctrl = 0.4 * np.sin(rates * time[:, None, None] + phases[0]).sum(axis=1)
+    pipeline = eqsim.Generalized()
+
+    def step(state, u):
+        return pipeline.step(sys, state, u), state.q
+
+    _, q = eqsim.scan(step, pipeline.init(sys), jnp.asarray(ctrl))
+    q = np.asarray(q) + 1e-4 * rng.normal(size=q.shape)
+    return identify.Recording(time, ctrl, {"q": q}, str(seed))
+
+
+def test_actuator_models_are_identified():
+    """A delay of commands, and friction of a gearbox."""
+    model = lambda k: lambda s: s.actuator_models[k].model
+    names = SYS.actuators.names
+    attach = lambda delay, coulomb: SYS.with_actuator_model(
+        names, actuators.Delay(delay, 8)
+    ).with_actuator_model(names, actuators.StribeckFriction(coulomb, 0.0, 0.3))
+    runs = [_driven(attach(0.009, 0.12), seed) for seed in (0, 1)]
+    unknowns = {
+        "delay": identify.Positive(lambda s: model(0)(s).delay, shared=True),
+        "coulomb": identify.Unbounded(lambda s: model(1)(s).coulomb),
+    }
+    windows = identify.Windows(0.4, settle=0.02)
+    result = identify.fit(attach(0.004, 0.02), runs, unknowns, windows=windows)
+    np.testing.assert_allclose(result.values, [0.009, 0.12, 0.12], rtol=0.05)
