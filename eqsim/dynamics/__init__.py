@@ -8,7 +8,8 @@ Reading order:
 - `passive`, `fluid`, `tendon_forces`: springs, damping, gravity compensation, fluid
   forces, tendons.
 - `actuation`: actuators as a whole, on `transmission` (lengths and moments),
-  `actuator_slots` (places in `ctrl` and `act`), `force_laws` and `motors`.
+  `actuator_slots` (places in `ctrl` and `act`), `force_laws`, `motors`, and
+  `attached_models` (models that users attach).
 - `velocity_derivatives`: derivatives of all these forces, for implicit integrators.
 - `weights`: inverse weights at the reference pose.
 

@@ -200,10 +200,10 @@ def _with_models(sys: System) -> System:
     given = {
         "one": (actuators.Delay(0.0061, 4), actuators.StribeckFriction(0.3, 0.5, 0.2)),
         "two": (actuators.ControlFilter(0.03), actuators.TorqueLag(0.02)),
-        "three": (actuators.Backlash(0.2), actuators.TorqueSpeedLimit(3.0, 9.0)),
+        "three": (actuators.Backlash(0.2), actuators.TorqueSpeedLimit(0.05, 9.0)),
         "four": (jax.tree.map(lambda x: x + 0.3, perceptron),),
         "five": (
-            actuators.PDServo(2.0, 0.3, 5.0),
+            actuators.PDServo(2.0, 0.3, 0.4),
             jax.tree.map(lambda x: x + 0.3, unit),
         ),
     }
