@@ -507,13 +507,13 @@ def actuator_gradients(kit: ActuatorModelKit) -> None:
     """
     state, ctrl = kit.inputs(1)
 
-    def step(models, qd, act, ctrl):
-        sys = eqx.tree_at(lambda s: s.actuator_models, kit.robot, models)
+    def step(model, qd, act, ctrl):
+        sys = eqx.tree_at(lambda s: s.actuator_models[-1].model, kit.robot, model)
         new = _step(sys, State(state.q, qd, act), ctrl)
         return new.qd, new.act
 
-    models = kit.robot.actuator_models
-    check_gradients(step, models, state.qd, state.act, ctrl, rtol=1e-4)
+    model = kit.robot.actuator_models[-1].model
+    check_gradients(step, model, state.qd, state.act, ctrl, rtol=1e-4)
 
 
 def actuator_batches(kit: ActuatorModelKit) -> None:
