@@ -70,6 +70,7 @@ def states(model, count, scale=0.3):
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.quick_cases("pyramids", "without friction", "listed")
 def test_steps(name):
     """Single steps, in contact and within the gap; and the forces of contacts."""
     text = CASES[name]
@@ -130,7 +131,7 @@ def changed(sys, adhesion, gap, pull, margin, solimp):
 
 @pytest.mark.parametrize("width", (None, 1e-3))
 @pytest.mark.parametrize("name", ("pyramids", "listed"))
-@pytest.mark.quick_cases("pyramids-0.001", "listed-None")
+@pytest.mark.quick_cases("pyramids-0.001")
 def test_gradients(name, width):
     text = CASES[name]
     sys, model = load_mjcf(text), mujoco.MjModel.from_xml_string(text)

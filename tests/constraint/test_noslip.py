@@ -73,6 +73,7 @@ def states(text, count, skip=2):
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.quick_cases("elliptic", "listed, pyramids")
 def test_accelerations(name):
     text = CASES[name]
     sys, (model, data) = load_mjcf(text), states(text, 20)
@@ -108,7 +109,7 @@ def test_accelerations(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.quick_cases("elliptic", "listed")
+@pytest.mark.quick_cases("elliptic")
 def test_gradients(name):
     text = CASES[name]
     sys, (_, data) = load_mjcf(text), states(text, 12)

@@ -81,6 +81,7 @@ def test_cases_are_computed_both_ways():
 
 
 @pytest.mark.parametrize("name", ("computed", "listed"))
+@pytest.mark.quick_cases("computed")
 def test_gradients(name):
     text = CASES[name][0]
     sys, model = load_mjcf(text), mujoco.MjModel.from_xml_string(text)
