@@ -220,8 +220,8 @@ class Solved(eqx.Module):
 
     - `qdd`: joint accelerations (MuJoCo: `qacc`), rad/s$^2$ and m/s$^2$.
     - `contacts`: contact points with their forces.
-    - `constraint_force`: joint forces of all constraints (MuJoCo: `qfrc_constraint`), N m
-        and N.
+    - `constraint_force`: joint forces of all constraints (MuJoCo: `qfrc_constraint` plus
+        `qfrc_adhesion`), N m and N.
     - `actuator_force`: force of each actuator (MuJoCo: `actuator_force`), N or N m.
     - `converged`: true if the solver has converged, and in pipelines that do not
         iterate to a tolerance. If false, all of the above are approximate: allow more
