@@ -2,12 +2,14 @@
 
     python benchmarks/identify.py double_pendulum --recordings DIR --held-out
     python benchmarks/identify.py double_pendulum --peer
+    python benchmarks/identify.py double_pendulum --actuators
     python benchmarks/identify.py cube_tosses --score out/identify/cube_tosses.xml
 
 Writes `SET.xml` (the fitted robot as MJCF) and `SET.json` (parameters with intervals, and
 errors on held-out runs with `--held-out`). With `--objective violation`, cube_tosses is
 fitted by the violation of the laws of contact instead of by simulation. `--peer` compares
 the time of one Jacobian with finite differences of MuJoCo C, as in `mujoco.sysid`.
+`--actuators` compares models of the motors of the double pendulum, each run left out once.
 `--score` measures the errors of a written model in MuJoCo C.
 """
 
@@ -29,7 +31,7 @@ from _bench import say
 from _identify_polish import polish
 
 import eqsim
-from eqsim import identify
+from eqsim import actuators, identify
 from eqsim.identify import LogNormalPrior, NormalPrior, Positive, Recording, Windows
 from eqsim.identify._fit_problem import evaluate
 
@@ -46,6 +48,10 @@ def main() -> None:
         )
     if options.peer:
         print(json.dumps(compare(options.recordings / "double_pendulum"), indent=1))
+        return
+    if options.actuators:
+        found = compare_actuators(options.recordings / "double_pendulum")
+        print(json.dumps(found, indent=1))
         return
     if options.score:
         print(json.dumps(score(folder, options)))
@@ -199,6 +205,80 @@ def double_pendulum(
         extra["held_out_given"] = _rms(result, sys, others, 1.0)
         extra["held_out_zeroed"] = _rms(result, result.sys, zeroed(result, others), 1.0)
     return result, extra
+
+
+def _friction(sys: eqsim.System) -> eqsim.System:
+    names, law = (
+        sys.actuators.names,
+        actuators.StribeckFriction(0.0, 0.05, 0.3, 0.0, 0.05),
+    )
+    return sys.with_actuator_model(names, law)
+
+
+def _lag(sys: eqsim.System) -> eqsim.System:
+    return sys.with_actuator_model(sys.actuators.names, actuators.TorqueLag(0.005))
+
+
+def _last(sys: eqsim.System) -> Any:
+    return sys.actuator_models[-1].model
+
+
+_FRICTION = {
+    "static": identify.Unbounded(
+        lambda s: s.actuator_models[0].model.static, prior=NormalPrior(0.0, 0.1)
+    ),
+    "speed": Positive(
+        lambda s: s.actuator_models[0].model.stribeck_velocity,
+        prior=LogNormalPrior(None, 1.0),
+    ),
+}
+_DELAYED = {
+    "lag": Positive(lambda s: _last(s).time_constant, prior=LogNormalPrior(None, 1.0))
+}
+_GAIN = {
+    "gain": Positive(
+        lambda s: s.actuators.gear,
+        entries=((0, 0), (1, 0)),
+        prior=LogNormalPrior(None, 0.1),
+    )
+}
+ACTUATORS = {
+    "dry and viscous friction": (lambda sys: sys, {}),
+    "and torque gain": (lambda sys: sys, _GAIN),
+    "and lag of the torque": (_lag, _DELAYED),
+    "and Stribeck effect": (_friction, _FRICTION),
+    "and both": (lambda sys: _lag(_friction(sys)), _FRICTION | _DELAYED),
+}
+"""Models of the motors of the double pendulum: functions that attach them, and unknowns."""
+
+
+def compare_actuators(folder: pathlib.Path) -> list[dict]:
+    """Return errors of 1 s windows of each run of C.1 by a fit to the others, for each model
+    of the motors. The zero of the encoders of the run is estimated."""
+    runs = identify.load_recordings(
+        folder / "identification_C1.npz", ctrl="tau_command", channels={"q": "q"}
+    )
+    rows = []
+    for name, (attach, more) in ACTUATORS.items():
+        sys, square, windows, count = attach(eqsim.load_mjcf(DOUBLE)), 0.0, [], 0
+        for left_out in runs:
+            result = identify.fit(
+                sys,
+                [run for run in runs if run is not left_out],
+                unknowns_of_double() | more,
+                windows=Windows(1.0),
+                loss=identify.CauchyLoss(1.0, per_window=True),
+            )
+            others = zeroed(result, [left_out])
+            found, mask = result.prediction_errors(others, Windows(1.0))
+            own = found["q"] ** 2 * mask[..., None]
+            windows.append(np.sqrt(own.sum(axis=1).mean(axis=1) / mask.sum(axis=1)))
+            square, count = square + own.sum(axis=(0, 1)), count + mask.sum()
+        error, rms = np.concatenate(windows), np.sqrt(square / count)
+        rows.append({"model": name, "median": float(np.median(error))})
+        rows[-1] |= {"90 %": float(np.quantile(error, 0.9)), "rms": rms.tolist()}
+        say(rows[-1])
+    return rows
 
 
 def simple_pendulum(
@@ -594,6 +674,7 @@ def _options() -> argparse.Namespace:
     )
     add("--objective", choices=("simulation", "violation"), default="simulation")
     add("--peer", action="store_true", help="time one Jacobian instead")
+    add("--actuators", action="store_true", help="compare models of motors instead")
     add("--score", help="MJCF file to score by MuJoCo C instead")
     add("--file", help="recordings to score, below the folder of the set")
     add("--torque", default="tau_command", help="of the scored recordings")
