@@ -31,8 +31,8 @@ from ..spatial import quaternion_matrix, Vec3
 from ..spatial.rotations import normalize4
 from ..spatial.vectors import vec3
 from ._bounds import shape_extents
-from .pair_lists import gaps, list_contacts, list_frames, ListFrames
-from .plan import contact_plan, ContactPlan, split_plan
+from .pair_lists import list_contacts, list_frames, ListFrames
+from .plan import contact_plan, ContactPlan, gaps, split_plan
 from .points import (
     complete,
     ContactPoints,
@@ -81,8 +81,8 @@ def geom_frames(
     size = shape_sizes(sys)
     if not any(collider_of(*kinds).has_reach for kinds in plan.kinds):
         return GeomFrames(pose, size, None, None)
-    margin, gaps = pair_margins(sys, plan), pair_gaps(sys, plan)
-    margin = margin if gaps is None else margin + gaps
+    margin, beyond = pair_margins(sys, plan), pair_gaps(sys, plan)
+    margin = margin if beyond is None else margin + beyond
     return GeomFrames(pose, size, shape_extents(sys), margin)
 
 

@@ -43,7 +43,7 @@ from ._direction_tables import direction_tables
 from ._polytope_distance import ConvexBound, find_plane
 from ._terrain import reaches_ground
 from .narrow_phase import collide, is_long
-from .plan import ListPlan, PairGroup
+from .plan import gaps, ListPlan, PairGroup
 from .points import (
     ContactPoints,
     gap,
@@ -97,18 +97,6 @@ def list_frames(sys: System, plan: ListPlan, pose: Pose) -> ListFrames:
     margin = take(margin[0], plan.geoms), margin[1]
     hulls = hull_changes(sys, plan.geoms, center, half)
     return ListFrames(own, size, own.point(center), half, ball, hulls, margin)
-
-
-def gaps(sys: System) -> tuple[Any, Any] | None:
-    """Return the gaps of shapes and of explicit pairs; None: there are none."""
-    one, two = sys.geoms.gap, sys.pairs.gap
-    if one is None and two is None:
-        return None
-    zero = jnp.zeros_like
-    return (
-        zero(sys.geoms.margin) if one is None else one,
-        zero(sys.pairs.margin) if two is None else two,
-    )
 
 
 def _sizes(sys: System, plan: ListPlan) -> Vec3:

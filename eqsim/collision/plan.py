@@ -3,6 +3,9 @@
 import dataclasses
 import functools as ft
 from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
 
 from ..model import candidate_pairs, GeomKind, JointKind, System, Transmission, tree
 from ..model.kinds import AnyKind
@@ -299,4 +302,16 @@ def _plan(geom_kinds, room, carriers, pairs) -> ContactPlan:
         carriers=carriers,
         point_pairs=tuple(points),
         nodes=tuple(map(ends, points)),
+    )
+
+
+def gaps(sys: System) -> tuple[Any, Any] | None:
+    """Return the gaps of shapes and of explicit pairs; None: there are none."""
+    one, two = sys.geoms.gap, sys.pairs.gap
+    if one is None and two is None:
+        return None
+    zero = jnp.zeros_like
+    return (
+        zero(sys.geoms.margin) if one is None else one,
+        zero(sys.pairs.margin) if two is None else two,
     )

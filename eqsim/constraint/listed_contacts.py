@@ -29,12 +29,11 @@ from ..collision.narrow_phase import (
 )
 from ..collision.pair_lists import (
     ContactList,
-    gaps,
     Listing,
     pair_shapes,
     world_shapes,
 )
-from ..collision.plan import ListPlan, pair_priority, PairGroup
+from ..collision.plan import gaps, ListPlan, pair_priority, PairGroup
 from ..collision.points import (
     apart,
     ContactPoints,

@@ -115,29 +115,32 @@ def actuation(
     if not actuators.active:
         return _inactive(sys, moments, length, qd, act)
     velocity = moments.rates(qd, sys.nout)
-    act, states = split_activations(sys, act)
-    ctrl, changed = model_controls(sys, states, ctrl, length, velocity)
+    states: ModelStates = {}
+    changed: ModelStates = {}
+    if sys.actuator_models:
+        act, states = split_activations(sys, act)
+        ctrl, changed = model_controls(sys, states, ctrl, length, velocity)
     ctrl = clip_rows(ctrl, actuators.ctrl_range, actuators.ctrl_limited)
     now = signals(sys, act, ctrl, length, velocity)
     ready = _early(sys, act, now, velocity)
     laws = LawInputs(ready, now, length, velocity, inputs.muscles, states)
     force = clip_forces(sys, clip_tendon_forces(sys, law_forces(sys, laws)))
     total = add_mechanical_forces(sys, force, act, length, velocity)
-    total, moved = model_forces(sys, states, now.ctrl, total, length, velocity)
+    rate, new = now.rate, states
+    if sys.actuator_models:
+        total, moved = model_forces(sys, states, now.ctrl, total, length, velocity)
+        new = changed | moved
+        rate = join_activations(rate, {k: jnp.zeros_like(x) for k, x in new.items()})
     tau = moments.joint_forces(total, sys.nv)
     tau = _add_compensation(sys, tau, inputs.compensation)
     tau = _clip_joint_forces(sys, tau)
-    states = changed | moved
-    still = {number: jnp.zeros_like(own) for number, own in states.items()}
-    rate = join_activations(now.rate, still)
-    return Actuation(moments, length, velocity, total, tau, rate, laws, force, states)
+    return Actuation(moments, length, velocity, total, tau, rate, laws, force, new)
 
 
 def _inactive(sys: System, moments: Moments, length, qd, act) -> Actuation:
     rest = jnp.zeros_like(length)
     tau, rate = jnp.zeros_like(qd), jnp.zeros_like(act)
-    states = split_activations(sys, act)[1]
-    return Actuation(moments, length, rest, rest, tau, rate, None, rest, states)
+    return Actuation(moments, length, rest, rest, tau, rate, None, rest, {})
 
 
 def _early(sys: System, act, now: Signals, velocity):

@@ -276,7 +276,7 @@ def advance_activation(
         return act
     act, rate = act[: sys.actuators.na], rate[: sys.actuators.na]
     new = anchor_setpoints(sys, next_activation(sys, act, rate, velocity), length)
-    return join_activations(new, model_states)
+    return join_activations(new, model_states) if model_states else new
 
 
 def clip_rows(values, bounds, limited: tuple[bool, ...]):
