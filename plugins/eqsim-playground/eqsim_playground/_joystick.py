@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from eqsim import State
@@ -162,19 +163,37 @@ class AbstractJoystick(AbstractPlaygroundTask):
         return *weight_names(self.weights), *(("clip",) if self.about.clipped else ())
 
     def reflection(self) -> Reflection:
-        """Return the reflection of observations (`state`) and actions, for the robot of
-        Playground's file."""
+        """Return the reflection of observations and actions, for the robot of Playground's
+        file."""
         joints = _reflected_joints(self.about)
+        scalar = SignedPermutation((0,), (1,))
         vector = SignedPermutation((0, 1, 2), (1, -1, 1))
+        pseudovector = SignedPermutation((0, 1, 2), (-1, 1, -1))
+        pairs = len(self.about.feet) // 2
+        feet = _swapped_sides(pairs, scalar)
         known = {
             "velocity": vector,
             "gravity": vector,
-            "gyro": SignedPermutation((0, 1, 2), (-1, 1, -1)),
+            "gyro": pseudovector,
             "command": SignedPermutation((0, 1, 2), (1, -1, -1)),
-            "phase": SignedPermutation((1, 0, 3, 2), (1, 1, 1, 1)),
+            "phase": SignedPermutation.join([feet, feet]),
+            "accelerometer": vector,
+            "world_rate": pseudovector,
+            "height": scalar,
+            "imu_height": scalar,
+            "contact": feet,
+            "last_contact": feet,
+            "air_time": feet,
+            "feet_velocity": _swapped_sides(pairs, vector),
+            "force": vector,
+            "pushing": scalar,
         }
-        parts = [known.get(name, joints) for name in self.about.observation]
-        return Reflection(SignedPermutation.join(parts), joints)
+        joined = lambda names: SignedPermutation.join([known.get(x, joints) for x in names])
+        state = joined(self.about.observation)
+        if not self.privileged:
+            return Reflection(state, joints)
+        exact = SignedPermutation.join([state, joined(self.about.privileged)])
+        return Reflection({"state": state, "privileged_state": exact}, joints)
 
     def initial(
         self, key: PRNGKeyArray
@@ -335,3 +354,11 @@ def _reflected_joints(about: LeggedRobot) -> SignedPermutation:
         sys = legged_model(about)
         q = sys.keyframe(about.keyframe).q
         return reflect_joints(sys, q, sys.joints.names[1:])
+
+
+def _swapped_sides(pairs: int, each: SignedPermutation) -> SignedPermutation:
+    """Return the reflection of values of feet, which alternate between sides."""
+    size = len(each.index)
+    foot = np.arange(2 * pairs)[:, None] ^ 1
+    index = size * foot + np.array(each.index)
+    return SignedPermutation(np.ravel(index), each.sign * 2 * pairs)

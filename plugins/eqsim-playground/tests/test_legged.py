@@ -191,7 +191,8 @@ def test_kicks():
 )
 def test_reflection(name):
     """The observation of a mirrored state is the mirrored observation."""
-    env = HUMANOIDS[name](noise=JoystickNoise(*(0.0,) * 5), pushes=None)
+    noise = JoystickNoise(*(0.0,) * 5)
+    env = HUMANOIDS[name](noise=noise, pushes=None, privileged=True)
     mirror, rng = env.reflection(), np.random.default_rng(0)
     q = np.array(env.start)
     q[3:7] = 0.9, 0.2, -0.3, 0.24
@@ -206,11 +207,19 @@ def test_reflection(name):
         env.begin(jr.key(0), init(*pair)) for pair in ((q, qd), (other_q, other_qd))
     ]
     # Command and phases are drawn alike, not mirrored.
-    expected = mirror.reflect_obs(obs)
-    own = np.r_[9:12, obs.size - 4 : obs.size]
-    close(np.delete(expected, own), np.delete(other, own))
-    close(expected[9:12], state.command * np.array([1.0, -1.0, -1.0]))
-    close(expected[-4:], np.asarray(obs)[-4:][[1, 0, 3, 2]])
+    expected, size = mirror.reflect_obs(obs), obs["state"].size
+    own = np.r_[9:12, size - 4 : size]
+    meter = np.r_[size + 3 : size + 6]  # The masses are not quite symmetric.
+    for part in obs:
+        left_out = own if part == "state" else np.concatenate([own, meter])
+        close(np.delete(expected[part], left_out), np.delete(other[part], left_out))
+        close(expected[part][9:12], state.command * np.array([1.0, -1.0, -1.0]))
+        close(expected[part][own[3:]], np.asarray(obs[part])[own[3:]][[1, 0, 3, 2]])
+    close(
+        *(x["privileged_state"][meter] for x in (expected, other)), tolerance=0.05
+    )
+    alone = HUMANOIDS[name](pushes=None).reflection()
+    assert alone.obs == mirror.obs["state"]
 
 
 @pytest.mark.parametrize(
