@@ -89,4 +89,5 @@ from ._reading import (
     LeggedSensors as LeggedSensors,
     read_legged as read_legged,
 )
+from ._shaping import HumanoidShaping as HumanoidShaping
 from ._task import AbstractPlaygroundTask as AbstractPlaygroundTask

@@ -188,7 +188,9 @@ class AbstractJoystick(AbstractPlaygroundTask):
             "force": vector,
             "pushing": scalar,
         }
-        joined = lambda names: SignedPermutation.join([known.get(x, joints) for x in names])
+        joined = lambda names: SignedPermutation.join(
+            [known.get(x, joints) for x in names]
+        )
         state = joined(self.about.observation)
         if not self.privileged:
             return Reflection(state, joints)

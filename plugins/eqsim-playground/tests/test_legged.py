@@ -1,9 +1,12 @@
 """Tasks of legged robots beside the published ones."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import mujoco
 import numpy as np
 import pytest
 from _installed import needs_models
@@ -16,6 +19,7 @@ from eqsim_playground import (
     go1_footstand,
     go1_getup,
     go1_handstand,
+    HumanoidShaping,
     HumanoidWeights,
     JoystickNoise,
     Kicks,
@@ -28,6 +32,7 @@ from eqsim_playground import (
 )
 
 import eqsim
+from eqsim.wrappers import reflection_of
 
 
 pytestmark = needs_models
@@ -215,9 +220,7 @@ def test_reflection(name):
         close(np.delete(expected[part], left_out), np.delete(other[part], left_out))
         close(expected[part][9:12], state.command * np.array([1.0, -1.0, -1.0]))
         close(expected[part][own[3:]], np.asarray(obs[part])[own[3:]][[1, 0, 3, 2]])
-    close(
-        *(x["privileged_state"][meter] for x in (expected, other)), tolerance=0.05
-    )
+    close(*(x["privileged_state"][meter] for x in (expected, other)), tolerance=0.05)
     alone = HUMANOIDS[name](pushes=None).reflection()
     assert alone.obs == mirror.obs["state"]
 
@@ -279,6 +282,47 @@ def test_refusals():
         RandomLegged(damped=("FR_hip_joint",))
     with pytest.raises(ValueError, match="`damping` needs `damped`"):
         RandomLegged(damping=jnp.asarray([0.5, 2.0]))
+
+
+def test_shaping():
+    """The reward of the task, and terms that have the stated values."""
+    task = T1Joystick(noise=JoystickNoise(*(0.0,) * 5), pushes=None)
+    env = HumanoidShaping(task, progress=1.5, gait=0.5, fall=-2.0, height=0.3)
+    state, first = env.reset(jr.key(0))
+    state = eqx.tree_at(
+        lambda s: (s.command, s.robot.qd),
+        state,
+        (jnp.asarray([0.6, -0.8, 0.3]), state.robot.qd.at[:3].set(0.0)),
+    )
+    action = jnp.zeros(env.sys.nu)
+
+    @eqx.filter_jit
+    def both(env, state):
+        return env.env.step(state, action), env.step(state, action)
+
+    (new, plain), (_, shaped) = both(env, state)
+    added = {k: shaped.terms[k] for k in ("progress", "gait", "fall")}
+    assert set(first.terms) == set(shaped.terms) == {*plain.terms, *added}
+    close(sum(shaped.terms.values()), shaped.reward)
+    close(shaped.reward - plain.reward, sum(added.values()), 1e-5)
+    velocity = np.asarray(new.robot.qd[:3]) @ rotation(new.robot.q[3:7])
+    close(added["progress"], 1.5 * 0.02 * velocity[:2] @ [0.6, -0.8], 1e-5)
+    stance = np.abs(new.phase.angle) > 0.5 * np.pi
+    close(added["gait"], 0.5 * 0.02 * np.mean(stance == new.last_contact))
+    assert added["fall"] == 0.0 and not shaped.terminated
+    for changed in ({"height": 0.9}, {"upright": 1.0}):
+        _, (_, fallen) = both(dataclasses.replace(env, **changed), state)
+        assert fallen.terminated and fallen.terms["fall"] == -2.0
+    assert reflection_of(env) == task.reflection()
+    with pytest.raises(TypeError, match="must wrap a humanoid.*got `TimeLimit`"):
+        HumanoidShaping(eqsim.TimeLimit(task, 10))
+
+
+def rotation(quat):
+    """The rotation matrix of a unit quaternion."""
+    matrix = np.zeros(9)
+    mujoco.mju_quat2Mat(matrix, np.asarray(quat, float))
+    return matrix.reshape(3, 3)
 
 
 def test_weights_and_terms():
