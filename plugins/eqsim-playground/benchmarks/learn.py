@@ -12,22 +12,38 @@ fractions of their largest values.
 import argparse
 import platform
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from eqsim_playground import ppo_settings
+from eqsim_playground import HumanoidShaping, Kicks, ppo_settings
 
 import eqsim
 import eqsim_zoo
+from eqsim_zoo.blocks import Vectors
+
+
+class Stage(NamedTuple):
+    """A part of a training run.
+
+    - `share`: share of the steps of the run.
+    - `settings`: changes of the settings of PPO.
+    - `options`: options of the task.
+    - `shaping`: options of `HumanoidShaping`; None to train with published rewards.
+    """
+
+    share: float = 1.0
+    settings: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    shaping: dict[str, float] | None = None
 
 
 # Differences from the published settings: fewer environments, smaller networks, and
 # more and larger updates per step, suitable for two cores.
-_T1 = {
+_BERKELEY = {
     "num_envs": 256,
     "unroll_length": 24,
     "num_minibatches": 4,
@@ -35,19 +51,59 @@ _T1 = {
     "value_hidden": (128, 64),
     "learning_rate": 1e-3,
     "target_kl": 0.02,
-    "discount": 0.97,
-    "entropy_cost": 5e-3,
+    "discount": 0.98,
+    "entropy_cost": 3e-3,
     "initial_log_std": -1.0,
     "normalize_values": True,
     "symmetric": True,
 }
+# As in Playground, the value function observes `privileged_state`.
+_HUMANOID = {
+    **_BERKELEY,
+    "inputs": Vectors(actor_parts=("state",), critic_parts=("privileged_state",)),
+    "num_epochs": 3,
+    "discount": 0.97,
+    "entropy_cost": 5e-3,
+    "initial_log_std": -0.5,
+}
+# Steps with larger time steps and without kicks, in which the robot learns to walk; then
+# larger batches, less exploration, more frequent kicks, and published rewards except for
+# falls.
+_SLOW = {
+    "unroll_length": 48,
+    "num_minibatches": 8,
+    "num_epochs": 4,
+    "discount": 0.98,
+    "entropy_cost": 1e-3,
+}
+
+
+def _stages(share: float, height: float, speed: float) -> tuple[Stage, ...]:
+    """Return the stages of a humanoid.
+
+    **Arguments:**
+
+    - `share`: share of the steps of the first stage.
+    - `height`: least height of the root, m.
+    - `speed`: largest speed of kicks, m/s.
+    """
+    first = {"frame_skip": 5, "pushes": Kicks((0.0, 0.0))}
+    second = {"pushes": Kicks((0.1, speed), (2.0, 5.0))}
+    kept = {"progress": 0.0, "gait": 0.0, "fall": -2.0, "height": height}
+    return (
+        Stage(share, {}, first, {"height": height}),
+        Stage(1.0 - share, _SLOW, second, kept),
+    )
+
+
+STAGES = {
+    "playground_g1_joystick_flat": _stages(0.4, 0.5, 2.0),
+    "playground_t1_joystick_flat": _stages(0.4, 0.45, 1.0),
+}
 SMALL = {
-    "playground_t1_joystick_flat": _T1,
-    "playground_berkeley_humanoid_joystick_flat": {
-        **_T1,
-        "discount": 0.98,
-        "entropy_cost": 3e-3,
-    },
+    "playground_g1_joystick_flat": _HUMANOID,
+    "playground_t1_joystick_flat": _HUMANOID,
+    "playground_berkeley_humanoid_joystick_flat": _BERKELEY,
     "playground_go1_joystick_flat": {
         "num_envs": 256,
         "unroll_length": 32,
@@ -65,6 +121,7 @@ SMALL = {
     },
 }
 LENGTHS = {
+    "playground_g1_joystick_flat": 1000,
     "playground_t1_joystick_flat": 1000,
     "playground_berkeley_humanoid_joystick_flat": 1000,
     "playground_go1_joystick_flat": 1000,
@@ -73,9 +130,11 @@ LENGTHS = {
 # Options of tasks in training and evaluations.
 OPTIONS = {
     "playground_berkeley_humanoid_joystick_flat": {"pushes": None},
-    "playground_t1_joystick_flat": {"pushes": None},
+    "playground_g1_joystick_flat": {"privileged": True},
+    "playground_t1_joystick_flat": {"privileged": True},
 }
 TERMS = {
+    "playground_g1_joystick_flat": ("tracking_lin_vel", "tracking_ang_vel"),
     "playground_t1_joystick_flat": ("tracking_lin_vel", "tracking_ang_vel"),
     "playground_berkeley_humanoid_joystick_flat": (
         "tracking_lin_vel",
@@ -121,12 +180,32 @@ def evaluate(env, policy, length: int, names: tuple[str, ...], episodes: int = 6
     return returns, np.sum(valid, axis=1), np.mean(terms[valid], axis=0)
 
 
+def training_env(name: str, stage: Stage):
+    """Return the environment of a stage. Fewer time steps in a control step are longer."""
+    env: Any = eqsim.make(name, **OPTIONS.get(name, {}) | stage.options)
+    if "frame_skip" in stage.options:
+        ratio = eqsim.make(name).frame_skip / env.frame_skip
+        env = eqx.tree_at(lambda e: e.sys.dt, env, env.sys.dt * ratio)
+    return env if stage.shaping is None else HumanoidShaping(env, **stage.shaping)
+
+
+def plan(name: str, steps: float, evaluations: int):
+    """List the parts of a run: agent, environment and steps of each, with an evaluation
+    after it."""
+    parts = []
+    for stage in STAGES.get(name, (Stage(),)):
+        agent = eqsim_zoo.PPO(**ppo_settings(name) | SMALL[name] | stage.settings)
+        count = max(1, round(stage.share * evaluations))
+        part = agent, training_env(name, stage), stage.share * steps / count
+        parts += [part] * count
+    return parts
+
+
 def main() -> None:
     options = _options()
     name = options.env
     length, terms = LENGTHS[name], TERMS[name]
     env: Any = eqsim.make(name, **OPTIONS.get(name, {}))
-    agent = eqsim_zoo.PPO(**ppo_settings(name) | SMALL[name])
     scale = float(env.dt) if "joystick" in name else 1.0
     largest = np.array([float(vars(env.weights)[term]) * scale for term in terms])
 
@@ -143,19 +222,18 @@ def main() -> None:
     row(Still(env.action_range), "zero action", 0)
     for seed in range(options.seeds):
         seconds, state = 0.0, None
-        for part in range(options.evaluations):
+        parts = plan(name, options.steps, options.evaluations)
+        for k, (agent, trained, steps) in enumerate(parts):
             begin = time.perf_counter()
-            result = eqsim_zoo.train(
-                eqsim_zoo.Run(
-                    agent,
-                    env,
-                    options.steps / options.evaluations,
-                    seed=seed * 1000 + part,
-                    episode_length=length,
-                    evaluations=0,
-                ),
-                state=state,
+            run = eqsim_zoo.Run(
+                agent,
+                trained,
+                steps,
+                seed=seed * 1000 + k,
+                episode_length=length,
+                evaluations=0,
             )
+            result = eqsim_zoo.train(run, state=state)
             seconds, state = seconds + time.perf_counter() - begin, result.state
             row(eqsim.agent_policy(agent, state), f"PPO, seed {seed}", int(state.steps))
         print(f"<!-- seed {seed}: {seconds:.0f} s of training -->", flush=True)
