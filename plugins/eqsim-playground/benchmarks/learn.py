@@ -66,13 +66,12 @@ _HUMANOID = {
     "entropy_cost": 5e-3,
     "initial_log_std": -0.5,
 }
-# Steps with larger time steps and without kicks, in which the robot learns to walk; then
-# larger batches, less exploration, more frequent kicks, and published rewards except for
-# falls.
+# Without kicks, the robot learns to walk; then batches are larger, exploration is smaller,
+# kicks are more frequent, and rewards are the published ones except for falls. Time steps
+# of 4 ms in place of 2 ms are faster; evaluations use those of the task.
 _SLOW = {
     "unroll_length": 48,
     "num_minibatches": 8,
-    "num_epochs": 4,
     "discount": 0.98,
     "entropy_cost": 1e-3,
 }
@@ -88,7 +87,7 @@ def _stages(share: float, height: float, speed: float) -> tuple[Stage, ...]:
     - `speed`: largest speed of kicks, m/s.
     """
     first = {"frame_skip": 5, "pushes": Kicks((0.0, 0.0))}
-    second = {"pushes": Kicks((0.1, speed), (2.0, 5.0))}
+    second = {"frame_skip": 5, "pushes": Kicks((0.1, speed), (2.0, 5.0))}
     kept = {"progress": 0.0, "gait": 0.0, "fall": -2.0, "height": height}
     return (
         Stage(share, {}, first, {"height": height}),
