@@ -5,10 +5,10 @@ between the force law and the joint: limits, friction, lag, and a PD servo.
 """
 
 import math
-from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float
 
 from .._errors import check_count
@@ -20,10 +20,8 @@ from ..spatial import clamp
 # Between `ctrl` and the actuator.
 
 
-# Controls older than a delay by this share of a time step are not newer by rounding.
+# Tolerance, in time steps, when a delay is rounded up to whole time steps.
 _ROUNDING = 1e-3
-
-Interpolation = Literal["previous", "linear", "cubic"]
 
 
 class Delay(AbstractControlModel):
@@ -41,7 +39,8 @@ class Delay(AbstractControlModel):
         needs at a time step of `dt`.
     - `interpolation`: `"linear"` between two controls; `"previous"` for the last control
         that is at least as old as the delay; `"cubic"` for Catmull-Rom splines through
-        the past controls (all of which MuJoCo has).
+        the past controls, so that a delay lasts at least one time step. MuJoCo has all
+        three.
     - `dt`: time step of the robot, s, from which the default of `num_samples` is computed.
 
     **Raises:** `ValueError` without `num_samples` and `dt`, for fewer than one sample, and for
@@ -50,13 +49,13 @@ class Delay(AbstractControlModel):
 
     delay: Float[Array, ""] = eqx.field(converter=as_array)
     num_samples: int = eqx.field(static=True)
-    interpolation: Interpolation = eqx.field(static=True)
+    interpolation: str = eqx.field(static=True)
 
     def __init__(
         self,
         delay: Float[Array, ""] | float,
         num_samples: int | None = None,
-        interpolation: Interpolation = "linear",
+        interpolation: str = "linear",
         *,
         dt: float | None = None,
     ):
@@ -101,8 +100,11 @@ def _previous(controls, age):
 
 
 def _linear(controls, age):
-    distance = jnp.abs(age - _ages(controls))
-    weight = jnp.where(distance < 1.0, 1.0 - distance, 0.0)
+    # At a control, the derivative is that of the interval of older ones.
+    last = len(controls) - 2.0
+    newer = lax.stop_gradient(clamp(jnp.floor(age), 0.0, last))
+    share, place = age - newer, _ages(controls) - newer
+    weight = jnp.where(place == 0.0, 1.0 - share, jnp.where(place == 1.0, share, 0.0))
     return jnp.sum(weight * controls)
 
 
@@ -115,9 +117,10 @@ def _cubic(controls, age):
     slopes = jnp.concatenate([past[:1] * 0, 0.5 * (past[2:] - past[:-2]), past[:1] * 0])
     age = clamp(age - 1.0, 0.0, len(past) - 1.0)
     distance = age - _ages(past)
-    near = jnp.where(jnp.abs(distance) < 1.0, jnp.abs(distance), 1.0)
-    value = (2.0 * near - 3.0) * near * near + 1.0
-    slope = jnp.where(distance < 0.0, -1.0, 1.0) * near * (1.0 - near) * (1.0 - near)
+    inside = jnp.where(jnp.abs(distance) < 1.0, distance, 1.0)
+    near = jnp.abs(inside)
+    value = (2.0 * near - 3.0) * inside * inside + 1.0
+    slope = inside * (1.0 - near) * (1.0 - near)
     return jnp.sum(value * past + slope * slopes)
 
 
@@ -221,10 +224,10 @@ class StribeckFriction(AbstractForceModel):
     **Arguments:**
 
     - `coulomb`: Coulomb friction $f_C$, N or N m.
-    - `static`: static friction $f_S$.
-    - `stribeck_velocity`: $v_S$, in units of the actuator's velocity.
-    - `viscous`: viscous coefficient $b$.
-    - `width`: speed $\epsilon$ over which the sign changes.
+    - `static`: static friction $f_S$, N or N m.
+    - `stribeck_velocity`: $v_S$, rad/s or m/s.
+    - `viscous`: viscous coefficient $b$, N m s/rad or N s/m.
+    - `width`: speed $\epsilon$ over which the sign changes, rad/s or m/s.
     """
 
     coulomb: Float[Array, ""] = eqx.field(converter=as_array)
@@ -278,11 +281,12 @@ class PDServo(AbstractForceModel):
     r"""A position servo with a limit in place of the force law:
     $f = \mathrm{clip}(k_p (u - \ell) - k_d \dot\ell, -f_{\max}, f_{\max})$.
 
-    Attach it to a motor whose control is a setpoint; `inputs.force` is not read.
+    Attach it to a motor whose control is a setpoint; `inputs.force` is not read, and the
+    force range of the actuator does not apply.
 
     **Arguments:**
 
-    - `stiffness`, `damping`: gains $k_p$ and $k_d$.
+    - `stiffness`, `damping`: gains $k_p$, N m/rad or N/m, and $k_d$, N m s/rad or N s/m.
     - `max_force`: $f_{\max}$, N or N m. Default: no limit.
     """
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import equinox as eqx
 import jax
@@ -15,14 +14,13 @@ from ..model import AbstractForceModel, ActuatorInputs
 from ..model.arrays import as_array
 
 
-Feature = Literal["control", "error", "force", "length", "velocity"]
-FEATURES: tuple[Feature, ...] = ("control", "error", "force", "length", "velocity")
+FEATURES = "control", "error", "force", "length", "velocity"
 
 
 class MLPActuator(AbstractForceModel):
     r"""A multilayer perceptron on present and past inputs of an actuator.
 
-    $f + s\, W_n \sigma(W_{n-1} \dots \sigma(W_1 x + b_1)) + b_n$ with $x$ the inputs of this
+    $f + s\, (W_n \sigma(W_{n-1} \dots \sigma(W_1 x + b_1)) + b_n)$ with $x$ the inputs of this
     and of past time steps, each divided by its scale, and $\sigma = \tanh$. Without
     `residual`, $f$ is left out, and the network is the force law, as in Hwangbo et al.,
     *Learning agile and dynamic motor skills for legged robots*, 2019 (position error and
@@ -48,13 +46,13 @@ class MLPActuator(AbstractForceModel):
     biases: tuple[Float[Array, " out"], ...]
     scales: Float[Array, " nfeature"]
     force_scale: Float[Array, ""]
-    features: tuple[Feature, ...] = eqx.field(static=True)
+    features: tuple[str, ...] = eqx.field(static=True)
     history: int = eqx.field(static=True)
     residual: bool = eqx.field(static=True)
 
     def __init__(
         self,
-        features: Sequence[Feature],
+        features: Sequence[str],
         scales: Sequence[float] | Float[Array, " nfeature"],
         hidden: Sequence[int] = (32, 32),
         *,
@@ -113,13 +111,13 @@ class GRUActuator(AbstractForceModel):
     offset: Float[Array, ""]
     scales: Float[Array, " nfeature"]
     force_scale: Float[Array, ""]
-    features: tuple[Feature, ...] = eqx.field(static=True)
+    features: tuple[str, ...] = eqx.field(static=True)
     size: int = eqx.field(static=True)
     residual: bool = eqx.field(static=True)
 
     def __init__(
         self,
-        features: Sequence[Feature],
+        features: Sequence[str],
         scales: Sequence[float] | Float[Array, " nfeature"],
         size: int = 16,
         *,

@@ -250,7 +250,8 @@ def _points(
 
 
 def in_contact(sys: System, q: Float[Array, " nq"]) -> Bool[Array, ""]:
-    """Return whether any two shapes are closer than their margin and gap (MuJoCo: `ncon > 0`).
+    """Return whether any two shapes are closer than their margin and `Geoms.gap`: MuJoCo's
+    `ncon > 0`, but for gaps that exert no force, which `load_mjcf` leaves out.
 
     For drawing first states without contact. Only collisions are computed. In a
     `lax.while_loop`, carry the result: under `vmap` a condition is computed twice, and

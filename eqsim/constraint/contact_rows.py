@@ -287,8 +287,8 @@ def mix_parameters(one: GeomParameters, two: GeomParameters, priority) -> Mixed:
     - `priority`: 1 if the first shape has the higher priority, -1 if the second does,
         else 0.
     """
-    friction1, ref1, imp1, mix1, pull1 = one
-    friction2, ref2, imp2, mix2, pull2 = two
+    friction1, ref1, imp1, mix1, adhesion1 = one
+    friction2, ref2, imp2, mix2, adhesion2 = two
     both_zero = (mix1 < 1e-15) & (mix2 < 1e-15)
     share = jnp.where(both_zero, 0.5, mix1 / jnp.where(both_zero, 1.0, mix1 + mix2))
 
@@ -305,11 +305,11 @@ def mix_parameters(one: GeomParameters, two: GeomParameters, priority) -> Mixed:
     )
     none = [jnp.zeros_like(x) for x in solref]
     friction = [slide, slide, spin, roll, roll]
-    pull = pull1
-    if pull is not None:
+    adhesion = adhesion1
+    if adhesion is not None:
         first, second = (jnp.where(priority == sign, 0.0, 1.0) for sign in (-1, 1))
-        pull = first * pull1 + second * pull2
-    return Mixed(friction, solref, none, solimp, pull)
+        adhesion = first * adhesion1 + second * adhesion2
+    return Mixed(friction, solref, none, solimp, adhesion)
 
 
 def _explicit(sys: System, facts: _PairFacts) -> Mixed:
@@ -625,14 +625,14 @@ def _axes(law: ContactLaw, points, parameters, signs) -> _Axes:
         scales = parameters.friction.coefficients
         linear[1:] = [axis * mu for axis, mu in zip(linear[1:], scales[:2])]
         angular = [axis * mu for axis, mu in zip(angular, scales[2:])]
-    rubs = _share_of_friction(law, points, parameters)
-    if rubs is not None:
-        linear[1:] = [axis * rubs for axis in linear[1:]]
-        angular = [axis * rubs for axis in angular]
+    friction_share = _friction_share(law, points, parameters)
+    if friction_share is not None:
+        linear[1:] = [axis * friction_share for axis in linear[1:]]
+        angular = [axis * friction_share for axis in angular]
     return _Axes(tuple(linear), tuple(angular))
 
 
-def _share_of_friction(law: ContactLaw, points, parameters: ContactParameters):
+def _friction_share(law: ContactLaw, points, parameters: ContactParameters):
     """Return 1 for contacts with friction, and 0 for those within the gap; with smoothing,
     also numbers between. None: all have friction."""
     reach = parameters.reach
@@ -680,10 +680,10 @@ def _cost(
         # The pyramid is scaled by the coefficient along the first axis.
         square, edges = mu[0] * mu[0], 2 * (law.condim - 1)
         scale = 2.0 * square * (1.0 + square) / impratio
-        rubs = _share_of_friction(law, points, parameters)
-        if rubs is not None:
+        friction_share = _friction_share(law, points, parameters)
+        if friction_share is not None:
             # Without friction, all edges are the normal.
-            scale = rubs * scale + (1.0 - rubs) * edges
+            scale = friction_share * scale + (1.0 - friction_share) * edges
         inverse = inverse * scale
     weight = stiffness_weight(imp, inverse) * begun.share
     weight = jnp.where(begun.exists & points.valid, weight, 0.0)
@@ -692,16 +692,16 @@ def _cost(
         soft.b * velocity[0] + soft.k * imp * begun.violation,
         *(damping * rate for rate in velocity[1:]),
     )
-    pull = parameters.adhesion
-    if pull is not None:
-        pull = pull * begun.share
+    adhesion = parameters.adhesion
+    if adhesion is not None:
+        adhesion = adhesion * begun.share
         acts = weight > 0.0
-        shift = jnp.where(acts, pull / (edges * jnp.where(acts, weight, 1.0)), 0.0)
+        shift = jnp.where(acts, adhesion / (edges * jnp.where(acts, weight, 1.0)), 0.0)
         offset = offset[0] - shift, *offset[1:]
     if law.kind is OneSided:
-        return OneSided(weight, pull), offset
+        return OneSided(weight, adhesion), offset
     if law.kind is Pyramid:
-        return Pyramid(weight, pull), offset
+        return Pyramid(weight, adhesion), offset
     own = mu[: law.condim - 1]
     regular = mu[0] / jnp.sqrt(impratio)
-    return Elliptic(weight, own, regular + 0.0 * weight, pull), offset
+    return Elliptic(weight, own, regular + 0.0 * weight, adhesion), offset

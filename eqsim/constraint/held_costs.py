@@ -120,9 +120,9 @@ class HeldPyramid(AbstractCost):
             # Where the force is the largest one, pieces differ by rounding.
             slack = tolerance * (jnp.abs(start) + jnp.abs(y - start))
             edge = jnp.abs(self.weight * jnp.abs(y) - most) > self.weight * slack
-            flips = (now != before) & edge
-            pieces.append(jnp.where(flips, now, before))
-            changed = flips | changed
+            differs = (now != before) & edge
+            pieces.append(jnp.where(differs, now, before))
+            changed = differs | changed
         return tuple(pieces), changed
 
     def _stiff(self, piece) -> list:

@@ -201,10 +201,8 @@ def pair_parameters(
     - `safe_solref`: see `System`.
     """
     mixed = mix_parameters(*parameters.geoms, priority)
-    margin, (gap, other) = (
-        parameters.margins[0] + parameters.margins[1],
-        parameters.gaps,
-    )
+    margin = parameters.margins[0] + parameters.margins[1]
+    gap, other = parameters.gaps
     gap = None if gap is None else gap + other
     explicit = parameters.own is not None
     if explicit:

@@ -326,10 +326,8 @@ def _moved(
     tree: Tree, problem: Problem, rows: SolverRows, settings: Newton, now, qdd
 ) -> _Iterate:
     """Return an iterate at other accelerations."""
-    motion, tolerance = (
-        node_motion(tree, problem.kin, qdd),
-        settings.rounding(qdd.dtype),
-    )
+    motion = node_motion(tree, problem.kin, qdd)
+    tolerance = settings.rounding(qdd.dtype)
     pairs = zip(rows, now.models, strict=True)
     models = tuple(
         each.next_model(old, now.qdd, qdd, motion, tolerance)[0] for each, old in pairs

@@ -100,5 +100,9 @@ def _without_slip(rows: AbstractRows, motion: Any, qdd, factor) -> AbstractRows:
     if isinstance(rows, CoupledContacts):
         own = rows.rows._replace(cost=held(rows.rows.cost, x, factor))
         return dataclasses.replace(rows, rows=own)
-    assert isinstance(rows, Rows), "these are all kinds of rows"
+    if not isinstance(rows, Rows):
+        raise ValueError(
+            f"`noslip_iterations` does not support rows of type {type(rows).__name__}. "
+            "Return `Rows` from the constraint, or set it to 0."
+        )
     return dataclasses.replace(rows, cost=held(rows.cost, x, factor))

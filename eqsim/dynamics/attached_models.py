@@ -78,8 +78,8 @@ def model_velocity_gain(
 ):
     r"""Compute the derivatives of forces by their velocities after all force models:
     $\frac{\partial f}{\partial f_0} g + \min(\frac{\partial f}{\partial\dot\ell}, 0)$ with the
-    force $f_0$ and the derivative $g$ before a model. A positive part of a model would not
-    be dissipative.
+    force $f_0$ and the derivative $g$ before a model. What a model adds to make the
+    derivative positive is left out, as it would not be dissipative.
 
     **Arguments:**
 
@@ -97,7 +97,9 @@ def model_velocity_gain(
             return _evaluate(own, states[number], moved)[1]
 
         at, zero = (inputs.force, inputs.velocity), jnp.zeros_like(inputs.force)
-        changed, before = jax.jvp(value, at, (take(gain, outs), zero))
+        law = take(gain, outs)
+        changed, before = jax.jvp(value, at, (law, zero))
+        before = jnp.where((before > 0.0) & (law <= 0.0), 0.0, before)
         _, slope = jax.jvp(value, at, (zero, jnp.ones_like(zero)))
         before = before + jnp.where(slope < 0.0, slope, 0.0)
         force = replace(force, outs, _enabled(sys, own, changed))

@@ -598,6 +598,7 @@ def law_velocity_gain(sys: System, x: LawInputs, force, tau):
     if facts.gains[Gain.DC_MOTOR]:
         # Ranges do not limit friction.
         gain = gain + _friction_gain(sys, facts, gain)
+    gain = gain * _below_tendon_ranges(sys, x)
     if sys.actuator_models:
         ctrl, total = x.signals.ctrl, force
         if actuators.motors is not None:
@@ -605,7 +606,7 @@ def law_velocity_gain(sys: System, x: LawInputs, force, tau):
         gain = model_velocity_gain(
             sys, x.states, ctrl, total, gain, x.length, x.velocity
         )
-    gain = gain * _below_joint_ranges(sys, tau) * _below_tendon_ranges(sys, x)
+    gain = gain * _below_joint_ranges(sys, tau)
     return (
         gain
         if all(actuators.enabled)

@@ -282,12 +282,13 @@ def _add_actuators(
     moments, actuators = drive.moments, sys.actuators
     assert moments is not None, "asked only if there are actuators"
     ends, own = moments.ends, -velocity_gain(sys, drive)
+    has_gain = _with_velocity_gain(sys)
     count = len(ends.single)
     diagonal, start = [*range(count)], count
     for k, kind, _ in ends.multiple:
         entries = range(start, start + kind.nv)
         start += kind.nv
-        if not actuators.has_velocity_gain[k]:
+        if not has_gain[k]:
             continue
         if actuators.transmissions[k] is Transmission.ORIENTATION:
             diagonal += entries
@@ -315,8 +316,16 @@ def _coupling_rows(sys: System, moments: Moments) -> list[int]:
     actuators = sys.actuators
     counts = enumerate(actuators.num_outputs)
     owners = [k for k, count in counts for _ in range(count)]
-    pairs = enumerate(moments.ends.others)
-    return [row for row, out in pairs if actuators.has_velocity_gain[owners[out]]]
+    pairs, has_gain = enumerate(moments.ends.others), _with_velocity_gain(sys)
+    return [row for row, out in pairs if has_gain[owners[out]]]
+
+
+def _with_velocity_gain(sys: System) -> list[bool]:
+    """Return which actuators have forces that may depend on their velocities."""
+    models = [own for own in sys.actuator_models if not own.changes_control]
+    attached = {k for own in models for k in own.actuators}
+    marks = enumerate(sys.actuators.has_velocity_gain)
+    return [mark or k in attached for k, mark in marks]
 
 
 def _on_free_joint(tree: Tree, kin: Kinematics, x, dofs, scale) -> Matrix6:

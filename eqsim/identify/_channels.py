@@ -409,9 +409,9 @@ class ChannelBias(AbstractUnknown):
 
     **Arguments:** see `ChannelGain`; on `"q"` an offset is a step in tangent coordinates.
 
-    - `per_run`: true for offsets of their own for each run (`Recording.run`), such as those
-        of encoders that are set to zero before each run. Other runs, such as those held out,
-        have none.
+    - `per_run`: true for a separate offset per run (`Recording.run`, in sorted order), such
+        as that of an encoder that is set to zero before each run. Other runs, such as those
+        held out, have none.
     """
 
     channel: str = eqx.field(static=True)
@@ -438,12 +438,14 @@ class ChannelBias(AbstractUnknown):
     def apply(self, model: Model, free: Float[Array, " n"]) -> Model:
         signals = model.signals
         if self.per_run and signals.num_runs == 0:
+            # A posterior describes robots alone.
             return model
         if self.per_run:
+            rows, old = free.reshape(signals.num_runs, -1), signals.run_biases
+            before = {k: x[:-1] for k, x in old.items() if k == self.channel}
+            scatter = lambda row, known: _scattered(self, row, known, 0.0)[self.channel]
+            rows = jax.vmap(scatter)(rows, before)
             # The last row is that of other runs.
-            rows = free.reshape(signals.num_runs, -1)
-            scatter = lambda row: _scattered(self, row, {}, 0.0)[self.channel]
-            rows = jax.vmap(scatter)(rows)
             rows = jnp.concatenate([rows, jnp.zeros_like(rows[:1])])
             bias = signals.run_biases | {self.channel: rows}
             new = dataclasses.replace(signals, run_biases=bias)
@@ -500,7 +502,7 @@ def _width(channel: str, name: str, widths: Widths) -> int:
     if channel not in widths:
         raise ValueError(
             f"Unknown {name!r} belongs to channel {channel!r}, which is not measured. "
-            f"Measured channels: {sorted(widths)}."
+            f"Measured channels: {sorted({*widths} - {RUNS})}."
         )
     return widths[channel]
 

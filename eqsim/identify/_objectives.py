@@ -127,6 +127,17 @@ class AbstractObjective(eqx.Module):
         """
 
 
+def refuse_memory(sys: System, objective: str) -> None:
+    """Raise `ValueError` if actuator models of a robot have memory."""
+    models = [own.model for own in sys.actuator_models if own.num_states]
+    if models:
+        names = ", ".join(type(model).__name__ for model in models)
+        raise ValueError(
+            f"`{objective}` does not simulate, so the memory of actuator models ({names}) is "
+            "not known. Use `Simulation`."
+        )
+
+
 class Simulation(AbstractObjective):
     """Measured minus simulated values, from the start of the window to its end.
 
@@ -293,6 +304,7 @@ class Inverse(AbstractObjective):
                 "`Inverse` does not simulate, so windows cannot be connected. Leave "
                 "out `continuity`."
             )
+        refuse_memory(given.sys, "Inverse")
         derived = [
             _filtered(given.sys, recording, given.windows)
             for recording in given.recordings

@@ -206,9 +206,8 @@ class LogNormalPrior(AbstractPrior):
 Where = Callable[[System], Any]
 Entries = tuple[int | tuple[int, ...], ...]
 Widths = Mapping[str, int]
+"""Number of columns of each channel; `"ctrl"` are the commands, `RUNS` the number of runs."""
 RUNS = "number of runs"
-"""Entry of `Widths` beside the channels."""
-"""Number of columns of each channel; `"ctrl"` are the commands."""
 
 
 def values_of(sys: System, where: Where, entries: Entries | None):
@@ -272,7 +271,8 @@ class Signals(eqx.Module):
     **Arguments:**
 
     - `gains`, `biases`: one number per column. `delays`: s.
-    - `run_biases`: one row per run, and a last one for other runs.
+    - `run_biases`: one row per run, in sorted order of `Recording.run`, and a last row of
+        zeros for other runs.
     - `num_runs`: number of runs of the fit.
     """
 

@@ -63,6 +63,7 @@ from ._objectives import (
     Comparison,
     Given,
     Physics,
+    refuse_memory,
     WindowResiduals,
 )
 from ._recordings import inner_rows, Recording
@@ -196,6 +197,22 @@ def explain(sys: System, settings: Settings, q, qd, ctrl) -> Explanation:
     return Explanation(*_explain(Prepared(sys, settings, constants), inputs))
 
 
+def _refuse_surfaces(sys: System) -> None:
+    """Raise `ValueError` for contacts that are not those of `ContactLaw`."""
+    parts = sys.geoms, sys.pairs
+    used = {
+        "noslip_iterations": sys.noslip_iterations > 0,
+        "adhesion": any(part.adhesion is not None for part in parts),
+        "surface_velocity": sys.geoms.surface_velocity is not None,
+    }
+    found = [name for name, on in used.items() if on]
+    if found:
+        raise ValueError(
+            f"`Violation` does not support {', '.join(found)}. Remove them from the robot "
+            "(0 or None), or use `Simulation`."
+        )
+
+
 def _law(settings: Settings) -> ContactLaw:
     law = settings.constraints[0]
     assert isinstance(law, ContactLaw)
@@ -310,6 +327,8 @@ class Violation(AbstractObjective):
                 "`Violation` does not simulate, so windows cannot be connected. Leave "
                 "out `continuity`."
             )
+        refuse_memory(given.sys, "Violation")
+        _refuse_surfaces(given.sys)
         if not isinstance(given.pipeline, Generalized):
             raise ValueError(
                 "`Violation` needs the pipeline `Generalized`, got "

@@ -167,9 +167,9 @@ class Windows(NamedTuple):
     - `half`: samples on each side of the start for the local fit.
     - `gap`: interval between samples, s, above which the recording counts as interrupted:
         no window and no local fit extends over it. By default ten times the median.
-    - `min_samples`: windows with fewer samples are left out.
-    - `settle`: time at the start of each window that is simulated but not compared, s. Attached
-        actuator models with memory have it to forget that their state is zero at the start.
+    - `min_samples`: windows with fewer samples after `settle` are left out.
+    - `settle`: time at the start of each window that is simulated but not compared, s. Use it
+        with actuator models that have memory, whose state is zero at the start of a window.
     """
 
     length: float
@@ -295,9 +295,7 @@ def cut(
 
 def _rows_per_step(time, mask, dt: float, steps: int) -> int:
     step = step_of(time, dt, steps)
-    return max(
-        int(np.bincount(row[ok], minlength=1).max()) for row, ok in zip(step, mask)
-    )
+    return max(int(np.bincount(row[ok]).max()) for row, ok in zip(step, mask))
 
 
 def step_of(time: Any, dt: Any, steps: int) -> Any:
@@ -336,7 +334,8 @@ def _in_part(recording: Recording, part: slice, windows: Windows) -> list[slice]
         # Contiguous windows share no sample; a tolerance keeps even grids even.
         end = time[first] + windows.length * (1 - 1e-6)
         last = int(np.searchsorted(time, end))
-        if last - first >= windows.min_samples:
+        settled = int(np.searchsorted(time, time[first] + windows.settle))
+        if last - max(first, settled) >= windows.min_samples:
             out.append(slice(part.start + first, part.start + last))
         begin = max(
             time[first] + stride * (1 - 1e-6), np.nextafter(time[first], np.inf)

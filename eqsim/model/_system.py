@@ -7,10 +7,13 @@ looked up by name; they give indices into the arrays of a robot, also while trac
 import dataclasses
 import difflib
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.tree_util as jtu
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree
 
 from .._primitive import AbstractPatterned, Pattern, patterned, with_pattern
@@ -302,9 +305,10 @@ class System(AbstractPatterned):
     - `density`, `viscosity`: density and viscosity of the fluid, kg/m$^3$ and Pa s.
     - `impratio`: ratio of frictional to normal impedance.
     - `dt`: time step, s.
-    - `noslip_iterations`: 0 for regularized friction. Otherwise friction does not slip below
-        its largest force, as with MuJoCo's noslip solver; the number is only written by
-        `write_mjcf`, because the solver iterates until convergence.
+    - `noslip_iterations`: 0 for regularized friction. Otherwise slip below the
+        largest force of friction is almost eliminated, as with MuJoCo's noslip solver; the
+        number is only written by `write_mjcf`, because the solver iterates until
+        convergence.
     - `sites`, `tendons`, `sensors`: sites, tendons and sensors; none by default.
     - `meshes`, `height_fields`: meshes and height fields of shapes of these kinds; none
         by default.
@@ -366,7 +370,7 @@ class System(AbstractPatterned):
         """Return the robot with a model attached to actuators, after those attached before.
 
         ```python
-        sys = sys.with_actuator_model(sys.actuators.names, eqsim.actuators.Delay(0.01))
+        sys = sys.with_actuator_model(sys.actuators.names, eqsim.actuators.Delay(0.01, 5))
         ```
 
         The parameters of the model are `sys.actuator_models[-1].model`, and its state
@@ -572,13 +576,21 @@ class System(AbstractPatterned):
 
 
 def _with_models(sys: System, models: tuple[AttachedModel, ...]) -> System:
-    """Return the robot with other actuator models, at rest in all keyframes. Nothing is
-    assumed about values of their parameters, which may be trained."""
-    native = sys.keyframes.act[:, : sys.actuators.na]
-    size = sum(own.size for own in models)
-    act = jnp.concatenate([native, jnp.zeros((sys.nkey, size), native.dtype)], axis=1)
+    """Return the robot with more or no actuator models. State variables of new ones are zero
+    in all keyframes. Nothing is assumed about values of parameters, which may be trained."""
+    size = sys.actuators.na + sum(own.size for own in models)
+    act = sys.keyframes.act
+    if act.shape[1] != size:
+        # In NumPy, which compiles nothing.
+        xp: Any = jnp if isinstance(act, Tracer) else np
+        more = xp.zeros((sys.nkey, max(0, size - act.shape[1])), act.dtype)
+        joined = xp.concatenate([xp.asarray(act)[:, :size], more], axis=1)
+        act = jnp.asarray(joined, dtype=act.dtype)
     keys = dataclasses.replace(sys.keyframes, act=act)
-    new = patterned(dataclasses.replace(sys, keyframes=keys, actuator_models=models))
+    new = dataclasses.replace(sys, keyframes=keys, actuator_models=models)
+    if sys.pattern == Pattern():
+        return new
+    new = patterned(new)
     paths = [
         path for path, _ in jtu.tree_leaves_with_path(eqx.filter(new, eqx.is_array))
     ]

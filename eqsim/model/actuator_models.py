@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jaxtyping import Array, Float
 
+from .arrays import cast_array, stacked
 from .kinds import Transmission
 
 
@@ -68,7 +69,9 @@ class AbstractControlModel(AbstractActuatorModel):
     """A model between `ctrl` and the actuator: communication delay, low-pass filter,
     backlash of a servo.
 
-    It computes the control that the force law and the activation dynamics read.
+    It computes the control that the force law and the activation dynamics read. Implicit
+    integrators do not include the derivative of this control with respect to velocity:
+    write stiff feedback as an `AbstractForceModel`.
     """
 
 
@@ -76,7 +79,7 @@ class AbstractForceModel(AbstractActuatorModel):
     """A model between the force law and the joint: friction, torque limits, a learned
     residual, or a force law of its own that ignores `inputs.force`.
 
-    Force ranges of actuators apply before, and those of joints and tendons after it.
+    Force ranges of actuators and tendons apply before, and those of joints after it.
     Implicit integrators include the derivative of the force with respect to velocity where
     it is dissipative.
     """
@@ -137,10 +140,21 @@ def attached(
                 "`model` must be an `AbstractControlModel` or an `AbstractForceModel` "
                 f"(see `eqsim.actuators`), got {type(one).__name__}."
             )
-        if jtu.tree_structure(one) != jtu.tree_structure(models[0]):
+    for one in models:
+        _check_leaves(one)
+    cast = lambda leaf: cast_array(leaf, sys.dt.dtype)
+    models = [jtu.tree_map(cast, one) for one in models]
+    layout = lambda one: (
+        jtu.tree_structure(one),
+        [*map(jnp.shape, jtu.tree_leaves(one))],
+    )
+    for k, one in enumerate(models):
+        _check_result(one, sys.dt.dtype)
+        if layout(one) != layout(models[0]):
             raise ValueError(
-                "The models of different actuators must have the same structure; got "
-                f"{one} and {models[0]}. Attach them one after another instead."
+                "The models of different actuators must have the same structure and shapes "
+                f"of arrays; `model[{k}]` differs from `model[0]`. Attach them in separate "
+                "calls."
             )
     first = models[0]
     if shared and isinstance(model, Sequence):
@@ -148,15 +162,9 @@ def attached(
             "`shared=True` needs one model for all actuators, not several."
         )
     _check_actuators(sys, index, isinstance(first, AbstractControlModel))
-    for one in models:
-        _check_result(one, sys.dt.dtype)
-    arrays, static = zip(*(eqx.partition(one, eqx.is_array) for one in models))
-    cast = lambda leaf: leaf.astype(sys.dt.dtype)
-    join = lambda *leaves: jnp.stack([*map(cast, leaves)])
-    kept = jtu.tree_map(cast, arrays[0]) if shared else jtu.tree_map(join, *arrays)
+    kept = first if shared else jtu.tree_map(stacked, *models)
     ranks = tuple(leaf.ndim for leaf in jtu.tree_leaves(kept))
-    whole = eqx.combine(kept, static[0])
-    return AttachedModel(index, first.num_states, shared, ranks, whole)
+    return AttachedModel(index, first.num_states, shared, ranks, kept)
 
 
 def _check_actuators(sys: Any, index: tuple[int, ...], changes_control: bool) -> None:
@@ -174,15 +182,24 @@ def _check_actuators(sys: Any, index: tuple[int, ...], changes_control: bool) ->
             )
 
 
-def _check_result(model: AbstractActuatorModel, dtype) -> None:
-    """Check the arrays of a model, and the shapes that it returns, without computing
-    anything."""
-    for path, leaf in jtu.tree_leaves_with_path(eqx.filter(model, eqx.is_array)):
+def _check_leaves(model: AbstractActuatorModel) -> None:
+    """Check that all leaves of a model are floating-point arrays."""
+    for path, leaf in jtu.tree_leaves_with_path(model):
+        if not eqx.is_array(leaf):
+            raise ValueError(
+                f"`{type(model).__name__}{jtu.keystr(path)}` must be an array or static, got "
+                f"a {type(leaf).__name__}. Use jnp.asarray(value, float) or "
+                "eqx.field(static=True)."
+            )
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise ValueError(
                 f"`{type(model).__name__}{jtu.keystr(path)}` must be floating point, but is "
                 f"{leaf.dtype}. Make it static, or use jnp.asarray(value, float)."
             )
+
+
+def _check_result(model: AbstractActuatorModel, dtype) -> None:
+    """Check the shapes and types that a model returns, without computing anything."""
     one: Any = jax.ShapeDtypeStruct((), dtype)
     state = jax.ShapeDtypeStruct((model.num_states,), dtype)
     name, size = type(model).__name__, model.num_states
@@ -194,6 +211,11 @@ def _check_result(model: AbstractActuatorModel, dtype) -> None:
         )
     arrays = [isinstance(x, jax.ShapeDtypeStruct) for x in found]
     shapes = tuple(x.shape if ok else None for x, ok in zip(found, arrays))
+    if shapes == ((size,), ()) and {x.dtype for x in found} != {dtype}:
+        raise ValueError(
+            f"`{name}.__call__` must keep the type {dtype} of its inputs, got "
+            f"{found[0].dtype} and {found[1].dtype}."
+        )
     if shapes != ((size,), ()):
         raise ValueError(
             f"`{name}.__call__` must return a state of shape {(size,)} and a scalar, got "

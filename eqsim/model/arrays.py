@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 
 
 def as_array(value: Any) -> Any:
@@ -22,6 +23,20 @@ def as_array(value: Any) -> Any:
             value = np.array(value, dtype)
         return jnp.asarray(value, dtype=dtype)
     return value
+
+
+def cast_array(value: Any, dtype: Any) -> Any:
+    """Return an array in another precision. Concrete ones compile nothing."""
+    if isinstance(value, Tracer):
+        return value.astype(dtype)
+    return jnp.asarray(np.array(value, dtype), dtype=dtype)
+
+
+def stacked(*values: Any) -> Any:
+    """Stack arrays along a new first axis. Concrete ones compile nothing."""
+    if any(isinstance(value, Tracer) for value in values):
+        return jnp.stack(values)
+    return jnp.asarray(np.stack([*map(np.asarray, values)]), dtype=values[0].dtype)
 
 
 def take(tree, index):

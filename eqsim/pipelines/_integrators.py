@@ -267,7 +267,7 @@ class RungeKutta4(AbstractIntegrator):
         start = ((q, qd, act), rest, (rest, rest, jnp.zeros_like(act)))
         (_, _, mean), ends = lax.scan(stage, start, (weights, shares))
         # As in MuJoCo, lengths are those of the last stage, and velocities those of the
-        # first. Models have one time step from the first stage on.
+        # first. Attached models advance once, with the inputs of the first stage.
         length, velocity = ends[0][-1], ends[1][0]
         states = {number: own[0] for number, own in ends[2].items()}
         act = advance_activation(sys, act, mean[2], length, velocity, states)

@@ -29,7 +29,7 @@ from ..constraint.newton import node_motion, Problem
 from ..constraint.rows import Terms, total
 from ..dynamics.articulated import project
 from ..dynamics.joint_space import symmetric_matrix
-from ..kinematics import forward as link_poses
+from ..kinematics import forward as link_poses, integrate
 from ..kinematics.link_motion import ascend, frames, kinematics
 from ..model import AbstractActuatorModel, JointKind, State, System, tree
 from ..pipelines import Generalized
@@ -463,12 +463,12 @@ class ActuatorModelKit:
     def inputs(self, seed: int, size: float = 1.0) -> tuple[State, jax.Array]:
         """Draw a state and a control."""
         sys, keys = self.robot, jr.split(jr.key(seed), 4)
-        start = Generalized().init(sys)
-        qd, act, ctrl = (
+        move, qd, act, ctrl = (
             size * jr.normal(key, (count,))
-            for key, count in zip(keys, (sys.nv, sys.na, sys.nu))
+            for key, count in zip(keys, (sys.nv, sys.nv, sys.na, sys.nu))
         )
-        return State(start.q, qd, act), ctrl
+        q = integrate(sys, sys.joints.ref, jnp.clip(move, -1.0, 1.0))
+        return State(q, qd, act), ctrl
 
 
 def _step(sys: System, state: State, ctrl) -> State:
@@ -507,13 +507,13 @@ def actuator_gradients(kit: ActuatorModelKit) -> None:
     """
     state, ctrl = kit.inputs(1)
 
-    def step(model, qd, act, ctrl):
+    def step(model, move, qd, act, ctrl):
         sys = eqx.tree_at(lambda s: s.actuator_models[-1].model, kit.robot, model)
-        new = _step(sys, State(state.q, qd, act), ctrl)
+        new = _step(sys, State(integrate(sys, state.q, move), qd, act), ctrl)
         return new.qd, new.act
 
-    model = kit.robot.actuator_models[-1].model
-    check_gradients(step, model, state.qd, state.act, ctrl, rtol=1e-4)
+    model, still = kit.robot.actuator_models[-1].model, jnp.zeros(kit.robot.nv)
+    check_gradients(step, model, still, state.qd, state.act, ctrl, rtol=1e-4)
 
 
 def actuator_batches(kit: ActuatorModelKit) -> None:

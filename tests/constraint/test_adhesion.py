@@ -49,6 +49,7 @@ def ceiling(cone="pyramidal", condim=3, kind="sphere", more=""):
     return CEILING.format(cone=cone, condim=condim, kind=kind, more=more)
 
 
+CTRL = jnp.zeros(0)
 CASES = {
     "pyramids": ceiling(),
     "elliptic": ceiling("elliptic", 6),
@@ -99,9 +100,6 @@ def test_steps(name):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-8)
         assert theirs[0] < 0.0
     assert within > 2 and beyond > 5, (within, beyond)
-
-
-CTRL = jnp.zeros(0)
 
 
 def test_trajectory():

@@ -11,9 +11,7 @@ from helpers import examples, tree_allclose
 from hypothesis import given, settings, strategies as st
 
 import eqsim
-from eqsim import actuators
 from eqsim.actuators import (
-    AbstractControlModel,
     AbstractForceModel,
     ActuatorInputs,
     Backlash,
@@ -120,12 +118,25 @@ def test_delay_of_a_ramp(delay, slope):
             assert found[8:] == pytest.approx(slope * (times[8:] - delay), abs=1e-6)
 
 
-def test_derivative_by_a_delay_is_the_rate():
+@pytest.mark.parametrize("delay", (0.013, 0.01, 0.02, 0.03))
+def test_derivative_by_a_delay_is_the_rate(delay):
+    """Also at a whole number of time steps, and at the end of the list."""
+
     def out(delay):
         state = jnp.array([0.4, 0.2, 0.0])
         return Delay(delay, 3)(state, inputs(control=0.6))[1]
 
-    assert float(jax.grad(out)(0.013)) == pytest.approx(-0.2 / 0.01)
+    assert float(jax.grad(out)(delay)) == pytest.approx(-0.2 / 0.01)
+
+
+def test_splines_are_smooth_at_controls():
+    def out(delay):
+        state = jnp.array([0.4, 0.1, 0.7, 0.2])
+        return Delay(delay, 4, "cubic")(state, inputs(control=0.6))[1]
+
+    for delay in (0.02, 0.025, 0.03):
+        difference = (out(delay + 1e-6) - out(delay - 1e-6)) / 2e-6
+        assert float(jax.grad(out)(delay)) == pytest.approx(float(difference), rel=1e-3)
 
 
 def test_held_controls():
@@ -196,6 +207,24 @@ def test_pd_servo_is_the_position_actuator():
         ctrl = jnp.array([target])
         expected = pipeline.step(native, state, ctrl)
         assert tree_allclose(pipeline.step(own, state, ctrl), expected, rtol=1e-10)
+
+
+def test_implicit_damping_on_tendons():
+    """Integrators include the velocities of force models on all transmissions."""
+    text = ARM.replace(
+        "<keyframe>",
+        '<tendon><fixed name="sum"><joint joint="one" coef="1"/>'
+        '<joint joint="two" coef="-.7"/></fixed></tendon><keyframe>',
+    )
+    load = lambda x: load_mjcf(text.format(actuators=x, integrator="implicitfast"))
+    native = load('<position name="s" tendon="sum" kp="9" kv="4"/>')
+    own = load('<motor name="s" tendon="sum"/>').with_actuator_model(
+        "s", PDServo(9.0, 4.0)
+    )
+    pipeline, ctrl = eqsim.Generalized(), jnp.array([0.1])
+    state = pipeline.init(own, jnp.array([0.05, -0.2]), jnp.array([0.3, 0.2]))
+    expected = pipeline.step(native, state, ctrl)
+    assert tree_allclose(pipeline.step(own, state, ctrl), expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("make", (MLPActuator, GRUActuator))
@@ -341,7 +370,7 @@ def test_save_and_load(tmp_path):
 
 
 class Gain(AbstractForceModel):
-    """A model of a third party: a gain, from which the kit cannot know a thing."""
+    """A third-party model: a gain, and faulty variants of it."""
 
     gain: jax.Array
     kind: str = eqx.field(static=True, default="good")
@@ -357,6 +386,10 @@ class Gain(AbstractForceModel):
             return state[:0], inputs.force
         if self.kind == "single":
             return inputs.force
+        if self.kind == "first":
+            return state, self.gain[0] * inputs.force
+        if self.kind == "length":
+            return state, inputs.force * jnp.sqrt(jnp.abs(inputs.length))
         if self.kind == "root":
             return state, inputs.force * jnp.sqrt(jnp.abs(inputs.velocity))
         if self.kind == "callback":
@@ -376,9 +409,19 @@ def test_models_of_third_parties(tmp_path):
     assert tree_allclose(eqsim.load(tmp_path / "robot", like=sys), sys)
 
 
-def test_the_kit_finds_infinite_derivatives():
-    with pytest.raises(ConformanceError, match="(?s)derivative.*Beware of square"):
-        check_actuator_model(Gain(jnp.asarray(2.0), "root"), arm(), ["one"])
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    (
+        ("root", "(?s)derivative.*Beware of square"),
+        ("length", "(?s)derivative.*Beware of square"),
+        ("callback", "(?s)actuator_kernels.*CPU kernels"),
+    ),
+    ids=("root", "length", "callback"),
+)
+@pytest.mark.quick_cases("root", "callback")
+def test_the_kit_finds_faults(kind, says):
+    with pytest.raises(ConformanceError, match=says):
+        check_actuator_model(Gain(jnp.asarray(2.0), kind), arm(), ["one"])
 
 
 WRONG = {
@@ -394,6 +437,13 @@ WRONG = {
     "shape": (("one",), Gain(jnp.ones(()), "shape"), r"a state of shape \(1,\)"),
     "single": (("one",), Gain(jnp.ones(()), "single"), "must return two values"),
     "integers": (("one",), Gain(jnp.arange(2)), "must be floating point"),
+    "number": (("one",), Gain(2.0), "must be an array or static, got a float"),
+    "function": (("one",), Gain(jnp.tanh), "must be an array or static"),
+    "shapes": (
+        ("one", "two"),
+        [Gain(jnp.ones(())), Gain(jnp.ones((1,)), "first")],
+        "same structure and shapes",
+    ),
 }
 
 
@@ -443,15 +493,36 @@ def test_wrong_parameters():
             call()
 
 
-def test_substeps_have_no_memory():
-    """`Spring` and `Positional` accept functions, and refuse memory by name."""
+@pytest.mark.parametrize("make", (eqsim.Spring, eqsim.Positional))
+def test_substeps_have_no_memory(make):
+    """These pipelines accept functions, and refuse memory by name."""
+    pipeline = make()
     sys = arm().with_actuator_model("one", StribeckFriction(0.1, 0.2, 0.1))
-    state = eqsim.Spring().init(sys, qd=jnp.array([1.0, 0.0]))
-    slow = eqsim.Spring().step(sys, state, jnp.zeros(2)).qd[0]
-    assert slow < eqsim.Spring().step(arm(), state, jnp.zeros(2)).qd[0]
+    state = pipeline.init(sys, qd=jnp.array([1.0, 0.0]))
+    slow = pipeline.step(sys, state, jnp.zeros(2)).qd[0]
+    assert slow < pipeline.step(arm(), state, jnp.zeros(2)).qd[0]
     with pytest.raises(ValueError, match="Delay of actuator 'one' has memory"):
-        eqsim.Spring().init(arm().with_actuator_model("one", Delay(0.01, 2)))
+        pipeline.init(arm().with_actuator_model("one", Delay(0.01, 2)))
 
 
-def test_public_names():
-    assert issubclass(actuators.Delay, AbstractControlModel)
+def test_friction_is_implicit():
+    """A joint that is nearly at rest comes to rest, where explicit integration chatters."""
+    friction, fastest = StribeckFriction(9.0, 9.0, 0.1, 0.0, 1e-3), {}
+    for integrator in ("Euler", "implicitfast"):
+        sys = arm(integrator=integrator).with_actuator_model(["one", "two"], friction)
+        pipeline = eqsim.Generalized()
+        start = pipeline.init(sys, qd=jnp.array([1e-4, -1e-4]))
+        step = lambda state, _: (pipeline.step(sys, state, jnp.zeros(2)), None)
+        end, _ = eqsim.scan(step, start, length=100)
+        fastest[integrator] = float(jnp.max(jnp.abs(end.qd)))
+    assert fastest["implicitfast"] < 1e-5 < 1e-2 < fastest["Euler"]
+
+
+def test_memory_advances_once_per_step():
+    """Also with an integrator of several stages."""
+    sys = arm(integrator="RK4").with_actuator_model("one", Delay(0.004, 2))
+    pipeline = eqsim.Generalized()
+    state = pipeline.init(sys)
+    for number in (1.0, 2.0, 3.0):
+        state = pipeline.step(sys, state, jnp.array([number, 0.0]))
+    assert state.act.tolist() == [3.0, 2.0]

@@ -280,6 +280,28 @@ def test_zero_of_each_run():
     assert np.abs(errors["q"][:, 0]).max() < 5.0 * NOISE
 
 
+def test_zeros_of_columns():
+    """Offsets of the columns of a channel may be unknowns of their own."""
+    runs, columns = _runs(seed=320, count=2), (0, 1)
+    zeros = {
+        f"zero {k}": identify.ChannelBias(
+            "q", (k,), per_run=True, initial=0.1 * (k + 1)
+        )
+        for k in columns
+    }
+    problem = prepare(
+        SYS, runs, zeros, WINDOWS, None, measurement(identify.JointPositions())
+    ).problem
+    biases = problem.model(problem.origin).signals.run_biases["q"]
+    np.testing.assert_allclose(biases, [[0.1, 0.2], [0.1, 0.2], [0.0, 0.0]])
+
+
+def test_objectives_without_simulation_refuse_memory():
+    sys = SYS.with_actuator_model(SYS.actuators.names, actuators.Delay(0.01, 2))
+    with pytest.raises(ValueError, match=r"actuator models \(Delay\)"):
+        _fit(_runs(seed=330, count=1), sys=sys, objective=identify.Inverse())
+
+
 def test_settling_windows():
     """The first samples of a window are simulated, and not compared."""
     runs = _runs(seed=310, count=1)

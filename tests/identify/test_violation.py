@@ -37,6 +37,15 @@ def _cube(mu: float, half: float) -> eqsim.System:
     return eqsim.load_mjcf(CUBE.format(dt=0.25 / RATE, mu=mu, half=half))
 
 
+def _changed(element: str, name: str) -> eqsim.System:
+    """The cube with another attribute of the options or of the floor."""
+    number = "1 0 0 0 0 0" if name == "surfacevel" else "1"
+    text = CUBE.format(dt=0.25 / RATE, mu=0.2, half=HALF)
+    return eqsim.load_mjcf(
+        text.replace(f"<{element} ", f'<{element} {name}="{number}" ', 1)
+    )
+
+
 def _apart() -> eqsim.System:
     """A cube that touches nothing."""
     text = CUBE.format(dt=0.01, mu=1, half=1).replace(
@@ -265,6 +274,11 @@ REFUSED = {
         objective=identify.Violation(samples=10)
     ),
     "no shapes of this robot can touch": dict(sys=_apart()),
+    "does not support noslip_iterations": dict(
+        sys=_changed("option", "noslip_iterations")
+    ),
+    "does not support adhesion": dict(sys=_changed("geom", "adhesion")),
+    "does not support surface_velocity": dict(sys=_changed("geom", "surfacevel")),
 }
 
 

@@ -301,6 +301,11 @@ def test_links_without_inertia():
     sys, ball = load_urdf(text), 4 / 3 * np.pi * 0.1**3
     np.testing.assert_allclose(sys.links.mass, [1.5, 1000 * ball, 1.5, 1000 * ball])
     assert any("link a, c: without <inertial>" in note for note in sys.notes)
+    # Visual shapes weigh nothing.
+    seen = load_urdf(
+        text.replace(BALL, BALL + BALL.replace("collision", "visual")), visuals=True
+    )
+    np.testing.assert_allclose(seen.links.mass, sys.links.mass)
     light = load_urdf(text, density=10.0)
     np.testing.assert_allclose(light.links.mass, [1.5, 10 * ball, 1.5, 10 * ball])
     with pytest.raises(ValueError, match=r"moving links without mass: a\. Add"):
@@ -367,6 +372,12 @@ def test_self_collisions():
     ground = {frozenset(("ground", "base")), frozenset(("ground", "b"))}
     assert pairs(load_urdf(text, **options)) == ground | {frozenset(("base", "b"))}
     assert pairs(load_urdf(text, self_collisions=False, **options)) == ground
+    # Parents that are fixed to the world are part of it.
+    fixed = robot(link("base", INERTIAL + BALL), link("arm", INERTIAL + BALL)).replace(
+        "</robot>", joint("j", "base", "arm", limit()) + "</robot>"
+    )
+    assert pairs(load_urdf(fixed)) == {frozenset(("base", "arm"))}
+    assert not pairs(load_urdf(fixed, self_collisions=False))
 
 
 def test_motors():

@@ -94,6 +94,6 @@ def load_mjcf(
     )
     try:
         system = patterned(validate(system))
-        return system if "delay" in ignored else with_delays(system, model, flags)
+        return with_delays(system, model, flags)
     except ValueError as error:
         raise ValueError(f"{label} was read, but {error}") from error

@@ -361,7 +361,9 @@ _NO_EFFECT: dict[str, tuple] = {
         lambda m, flags, contacts: _enabled(m, "sleep"),
     ),
     "solver setting": (
-        "solver and noslip solver iterate until they have converged (at most 50 steps).",
+        "the value has no effect: the solver iterates until it has converged, at most 50 "
+        "steps. Any `noslip_iterations` > 0 enables friction without slip, which is solved to "
+        "convergence, too.",
         "",
         _solver_settings,
     ),

@@ -4,7 +4,6 @@ The text is built element by element, because `mujoco.MjSpec.to_xml` prints six 
 `_table` names the attributes that are fields of a part; here are the others.
 """
 
-import dataclasses
 import functools
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -78,10 +77,11 @@ def write_mjcf(sys: System) -> str:
     _write_actuators(ET.SubElement(root, "actuator"), sys)
     _write_sensors(ET.SubElement(root, "sensor"), sys)
     keyframes = ET.SubElement(root, "keyframe")
-    keys, na = sys.keyframes, sys.actuators.na
-    keys = dataclasses.replace(keys, act=keys.act[:, :na])
-    for k, name in enumerate(keys.names):
-        _add(keyframes, "key", {"name": name, **attributes("key", keys, k)})
+    for k, name in enumerate(sys.keyframes.names):
+        words = {"name": name, **attributes("key", sys.keyframes, k)}
+        if sys.actuator_models:
+            words["act"] = sys.keyframes.act[k, : sys.actuators.na]
+        _add(keyframes, "key", words)
     for part in [x for x in root if not len(x) and not x.attrib]:
         root.remove(part)
     ET.indent(root)

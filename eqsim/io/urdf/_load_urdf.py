@@ -104,8 +104,8 @@ def load_urdf(
         (kg) and `min_inertia` (kg m²), which also replaces inertias of zero.
     - `fuse_links`: merge links with the link that they are fixed to, as MuJoCo does;
         their names are lost.
-    - `self_collisions`: whether the robot collides with itself. A link and its parent
-        never do.
+    - `self_collisions`: whether the robot collides with itself. A link and its parent do
+        not, unless the parent is fixed to the world (as in MuJoCo).
     - `visuals`: also load visual shapes, for images; meshes that cannot be read are left
         out.
     - `skip_meshes`: patterns of names of collision meshes to leave out.
@@ -131,8 +131,8 @@ def load_urdf(
             raise ValueError(f"`pos` must be three numbers (m), got {pos!r}.")
     robot, folder = read_description(source)
     least = (min_mass, min_inertia) if repair_inertia else None
-    robot.check_inertia(floating, density, least)
     robot.select_shapes(visuals, _patterns(skip_meshes))
+    robot.check_inertia(floating, density, least)
     files = MeshFiles(folder, packages or {}, assets or {}, robot.compiler("meshdir"))
     robot.collect_meshes(files)
     robot.set_compiler(
@@ -179,7 +179,8 @@ def _edit_shapes(
     for body in spec.bodies:
         for geom in body.geoms:
             if body.name in bare:
-                geom.density = density
+                collides = geom.contype or geom.conaffinity
+                geom.density = density if collides else 0.0
             if not self_collisions and geom.contype:
                 # Collides with the ground, whose flags are both 1.
                 geom.contype = 0

@@ -92,6 +92,8 @@ class MeshFiles:
             package, _, path = rest.partition("/")
             for place in self._folders(package):
                 yield place / path
+            if package in self.packages:
+                return
         else:
             path = rest if separator else name
         # Also a copy of a package under another name, and a file in a folder of its own.
@@ -245,6 +247,8 @@ def _transform(node: ET.Element) -> np.ndarray:
             angle = math.radians(degrees)
             turn = math.sin(angle) * cross + (1.0 - math.cos(angle)) * cross @ cross
             one[:3, :3] += turn
+        elif part.tag in ("skew", "lookat"):
+            raise ValueError(f"<{part.tag}> is not supported: export matrices")
         pose = pose @ one
     return pose
 
@@ -263,6 +267,9 @@ def _triangles(geometry: ET.Element) -> np.ndarray:
         for item in group.iterfind("input")
         if item.get("semantic") == "POSITION"
     }
+    for kind in ("tristrips", "trifans", "ph"):
+        if next(geometry.iter(kind), None) is not None:
+            raise ValueError(f"<{kind}> is not supported: export triangles")
     found = [np.zeros((0, 3, 3))]
     for kind in ("triangles", "polylist", "polygons"):
         for part in geometry.iter(kind):

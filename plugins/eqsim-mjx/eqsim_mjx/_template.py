@@ -100,6 +100,7 @@ def _refuse_parts(sys: System) -> None:
         ("an elliptic friction cone", sys.cone is not Cone.PYRAMIDAL),
         ("torsional friction (condim 4 or 6)", any(size > 3 for size in condims)),
         ("fluid forces on ellipsoids", any(sys.geoms.fluid)),
+        ("attached actuator models", bool(sys.actuator_models)),
         ("the noslip solver", sys.noslip_iterations > 0),
         ("moving surfaces of shapes", sys.geoms.surface_velocity is not None),
         (
