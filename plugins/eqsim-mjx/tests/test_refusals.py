@@ -37,6 +37,33 @@ def test_early_activation():
         Mjx().init(eqsim.load_mjcf(EARLY))
 
 
+ON_GROUND = """
+<mujoco>
+  <option {option}/>
+  <worldbody><geom type="plane" size="1 1 1" {floor}/>
+    <body pos="0 0 1"><freejoint/><geom size=".1"/></body></worldbody>
+</mujoco>"""
+PARTS = {
+    "the noslip solver": {"option": 'noslip_iterations="3"'},
+    "moving surfaces of shapes": {"floor": 'surfacevel="1 0 0 0 0 0"'},
+    "contacts with adhesion or gaps": {"floor": 'adhesion="1"'},
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_parts_that_are_not_passed_on(part):
+    text = ON_GROUND.format(**{"option": "", "floor": ""} | PARTS[part])
+    with pytest.raises(ValueError, match=f"The robot has {part}"):
+        Mjx().init(eqsim.load_mjcf(text))
+
+
+def test_attached_models():
+    lazy = eqsim.load_mjcf(EARLY.replace('actearly="true"', ""))
+    sys = lazy.with_actuator_model("lazy", eqsim.actuators.Delay(0.01, 5))
+    with pytest.raises(ValueError, match="The robot has attached actuator models"):
+        Mjx().init(sys)
+
+
 def test_shapes_that_mjx_cannot_collide():
     sys = eqsim.load_mjcf(PILE)
     geoms = dataclasses.replace(
