@@ -157,13 +157,7 @@ def zeroed(result: identify.Result, runs: Sequence[Recording]) -> list[Recording
     offsets = np.asarray(found.signals.run_biases["q"])
     order = sorted({run.run for run in runs})
     return [
-        Recording(
-            run.time,
-            run.ctrl,
-            run.channels | {"q": run.channels["q"] - offsets[order.index(run.run)]},
-            run.name,
-            run.run,
-        )
+        run.rows(slice(None), {"q": run.channels["q"] - offsets[order.index(run.run)]})
         for run in runs
     ]
 
@@ -208,19 +202,12 @@ def double_pendulum(
 
 
 def _friction(sys: eqsim.System) -> eqsim.System:
-    names, law = (
-        sys.actuators.names,
-        actuators.StribeckFriction(0.0, 0.05, 0.3, 0.0, 0.05),
-    )
-    return sys.with_actuator_model(names, law)
+    law = actuators.StribeckFriction(0.0, 0.05, 0.3, 0.0, 0.05)
+    return sys.with_actuator_model(sys.actuators.names, law)
 
 
 def _lag(sys: eqsim.System) -> eqsim.System:
     return sys.with_actuator_model(sys.actuators.names, actuators.TorqueLag(0.005))
-
-
-def _last(sys: eqsim.System) -> Any:
-    return sys.actuator_models[-1].model
 
 
 _FRICTION = {
@@ -233,7 +220,10 @@ _FRICTION = {
     ),
 }
 _DELAYED = {
-    "lag": Positive(lambda s: _last(s).time_constant, prior=LogNormalPrior(None, 1.0))
+    "lag": Positive(
+        lambda s: s.actuator_models[-1].model.time_constant,
+        prior=LogNormalPrior(None, 1.0),
+    )
 }
 _GAIN = {
     "gain": Positive(
@@ -270,10 +260,9 @@ def compare_actuators(folder: pathlib.Path) -> list[dict]:
                 loss=identify.CauchyLoss(1.0, per_window=True),
             )
             others = zeroed(result, [left_out])
-            found, mask = result.prediction_errors(others, Windows(1.0))
-            own = found["q"] ** 2 * mask[..., None]
-            windows.append(np.sqrt(own.sum(axis=1).mean(axis=1) / mask.sum(axis=1)))
-            square, count = square + own.sum(axis=(0, 1)), count + mask.sum()
+            window, own, samples = _errors(result, result.sys, others, 1.0)
+            windows.append(window)
+            square, count = square + own, count + samples
         error, rms = np.concatenate(windows), np.sqrt(square / count)
         rows.append({"model": name, "median": float(np.median(error))})
         rows[-1] |= {"90 %": float(np.quantile(error, 0.9)), "rms": rms.tolist()}
@@ -325,15 +314,23 @@ def simple_pendulum(
     return result, {"inertia_about_joint": about, "mass_times_length": moment}
 
 
-def _rms(
+def _errors(
     result: identify.Result, sys: eqsim.System, runs: Sequence[Recording], length: float
-) -> dict:
-    """Return errors of windows from measured initial states: rms by joint, and the
-    median window."""
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return errors of windows from measured initial states: rms of each window, sum of
+    squares of each joint, and number of samples."""
     found, mask = result.prediction_errors(runs, Windows(length), sys)
     square = found["q"] ** 2 * mask[..., None]
     window = np.sqrt(square.sum(axis=1).mean(axis=1) / mask.sum(axis=1))
-    rms = np.sqrt(square.sum(axis=(0, 1)) / mask.sum())
+    return window, square.sum(axis=(0, 1)), int(mask.sum())
+
+
+def _rms(
+    result: identify.Result, sys: eqsim.System, runs: Sequence[Recording], length: float
+) -> dict:
+    """Return the rms of each joint, and the median window, see `_errors`."""
+    window, square, count = _errors(result, sys, runs, length)
+    rms = np.sqrt(square / count)
     return {"rms": rms.tolist(), "median": float(np.median(window))}
 
 

@@ -6,7 +6,7 @@ instance by `check_shape`. *Running*: `rollout` raises a message of `RESULTS` at
 end.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import UnionType
 from typing import Any
 
@@ -185,3 +185,9 @@ def typed_key(key: Array) -> PRNGKeyArray:
     """Convert a legacy key (`jax.random.PRNGKey`) to a typed key; typed keys are
     returned."""
     return key if is_key(key) else jr.wrap_key_data(key)
+
+
+def listed(names: Sequence[str], limit: int = 10) -> str:
+    """Return names for a message, the first ones of many."""
+    text, left = ", ".join(names[:limit]), len(names) - limit
+    return f"{text} and {left} more" if left > 0 else text

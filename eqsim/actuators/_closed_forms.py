@@ -127,6 +127,12 @@ def _cubic(controls, age):
 _READERS = {"previous": _previous, "linear": _linear, "cubic": _cubic}
 
 
+def _lagged(state, target, time):
+    """Return the state and the output of a lag of first order; `time` is the time step in
+    units of the time constant."""
+    return state - jnp.expm1(-time) * (target - state), state[0]
+
+
 class ControlFilter(AbstractControlModel):
     r"""A low-pass filter of first order, $\dot y = (u - y)/\tau$, exact for a control that is
     constant over a time step.
@@ -148,8 +154,7 @@ class ControlFilter(AbstractControlModel):
     def __call__(
         self, state: Float[Array, " 1"], inputs: ActuatorInputs
     ) -> tuple[Float[Array, " 1"], Float[Array, ""]]:
-        share = -jnp.expm1(-inputs.dt / self.time_constant)
-        return state + share * (inputs.control - state), state[0]
+        return _lagged(state, inputs.control, inputs.dt / self.time_constant)
 
 
 class Backlash(AbstractControlModel):
@@ -273,8 +278,7 @@ class TorqueLag(AbstractForceModel):
     def __call__(
         self, state: Float[Array, " 1"], inputs: ActuatorInputs
     ) -> tuple[Float[Array, " 1"], Float[Array, ""]]:
-        share = -jnp.expm1(-inputs.dt / self.time_constant)
-        return state + share * (inputs.force - state), state[0]
+        return _lagged(state, inputs.force, inputs.dt / self.time_constant)
 
 
 class PDServo(AbstractForceModel):

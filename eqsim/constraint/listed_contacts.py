@@ -27,12 +27,7 @@ from ..collision.narrow_phase import (
     shared_tables,
     shares_code,
 )
-from ..collision.pair_lists import (
-    ContactList,
-    Listing,
-    pair_shapes,
-    world_shapes,
-)
+from ..collision.pair_lists import ContactList, Listing, pair_shapes, world_shapes
 from ..collision.plan import gaps, ListPlan, pair_priority, PairGroup
 from ..collision.points import (
     apart,

@@ -40,7 +40,7 @@ from ._fit_problem import FitProblem, residuals
 from ._objectives import Simulation
 from ._recordings import Recording
 from ._solver import eliminate, informations, Iterate, scores
-from ._windows import Cut, cut, Windows
+from ._windows import Cut, cut, start_channel, Windows
 
 
 class Covariance(NamedTuple):
@@ -306,6 +306,7 @@ def prediction(
     new = dataclasses.replace(
         problem,
         batch=found.batch,
+        start_channel=start_channel(windows),
         steps=found.steps,
         rows=found.rows,
         objective=Simulation(problem.objective.control),
@@ -372,6 +373,11 @@ def held_out_errors(
     - `theta`, `baseline`: free numbers to be compared.
     - `horizons`: s; the windows have the length of the longest one.
     """
+    if min(horizons) <= windows.settle:
+        raise ValueError(
+            f"`horizons` must be longer than `Windows.settle` ({windows.settle} s), got "
+            f"{min(horizons)} s."
+        )
     windows = windows._replace(length=max(horizons), stride=None, continuity=None)
     problem, found = prediction(problem, recordings, windows, before)
     zero = jnp.zeros_like(found.batch.sd)

@@ -405,7 +405,7 @@ class ChannelGain(AbstractUnknown):
 class ChannelBias(AbstractUnknown):
     """Offsets that are added to a channel, or to the commands.
 
-    An offset of measured coordinates also moves the estimated starts of windows.
+    An offset of `Windows.channel` also moves the starts of windows that are estimated from it.
 
     **Arguments:** see `ChannelGain`; on `"q"` an offset is a step in tangent coordinates.
 
@@ -544,20 +544,19 @@ def _scattered(
 
 def bias_of(
     signals: Signals, channel: str, run: Int[Array, ""], width: int
-) -> Float[Array, " width"]:
-    """Return the offset of a channel, or of the commands, in a window.
+) -> Float[Array, " width"] | None:
+    """Return the offset of a channel, or of the commands, in a window; None if it has none.
 
     **Arguments:**
 
     - `run`: index of the run of the window.
     - `width`: number of columns.
     """
-    total = jnp.zeros(width)
-    if channel in signals.biases:
-        total = total + extended(signals.biases[channel], width, 0.0)
+    found = [signals.biases.get(channel)]
     if channel in signals.run_biases:
-        total = total + extended(signals.run_biases[channel][run], width, 0.0)
-    return total
+        found.append(signals.run_biases[channel][run])
+    known = [extended(bias, width, 0.0) for bias in found if bias is not None]
+    return sum(known[1:], known[0]) if known else None
 
 
 def extended(vector: Array, width: int, neutral: float) -> Array:

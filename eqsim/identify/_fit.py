@@ -51,7 +51,7 @@ from ._solver import (
     Solver,
 )
 from ._unknowns import AbstractUnknown, RUNS
-from ._windows import Cut, cut, Windows
+from ._windows import Cut, cut, start_channel, Windows
 
 
 class IdentificationWarning(UserWarning):
@@ -239,6 +239,7 @@ def prepare(
         tuple(unknowns.values()),
         sizes,
         names,
+        start_channel(windows),
         jnp.asarray(theta),
         found.batch,
         found.steps,

@@ -22,7 +22,7 @@ from ..kinematics import difference, integrate
 from ..model import System
 from ..model.arrays import as_array
 from ..pipelines import AbstractPipeline
-from ._channels import AbstractMeasurement, bias_of, JointPositions
+from ._channels import AbstractMeasurement, bias_of
 from ._objectives import AbstractObjective, Physics
 from ._unknowns import AbstractUnknown, applied, Model, parts_of
 from ._windows import Batch
@@ -146,6 +146,8 @@ class FitProblem(eqx.Module):
 
     - `unknowns`: in order. `sizes`: free numbers of each.
     - `runs`: names of the runs if they have biases of their own.
+    - `start_channel`: channel from which starts of windows are estimated; None if a function
+        of the user returns them.
     - `origin`: free numbers of the system as given.
     - `steps`, `rows`: see `Physics`.
     - `sigma`: noise of each channel and column.
@@ -157,6 +159,7 @@ class FitProblem(eqx.Module):
     unknowns: tuple[AbstractUnknown, ...]
     sizes: tuple[int, ...] = eqx.field(static=True)
     runs: tuple[str, ...] = eqx.field(static=True)
+    start_channel: str | None = eqx.field(static=True)
     origin: Float[Array, " p"]
     batch: Batch
     steps: int = eqx.field(static=True)
@@ -278,7 +281,9 @@ def _window(problem: FitProblem, theta: Array, start: Array, row: Batch):
     physics = Physics(problem.pipeline, problem.measure, problem.steps, problem.rows)
     model = problem.model(theta)
     first = start_of(problem.sys, start, row)
-    offset = _offset(problem, model, row)
+    name, offset = problem.start_channel, None
+    if name is not None:
+        offset = bias_of(model.signals, name, row.run, problem.sys.nv)
     if offset is None:
         out = problem.objective.residuals(physics, model, first, row)
         return out.channels, out.end
@@ -287,17 +292,6 @@ def _window(problem: FitProblem, theta: Array, start: Array, row: Batch):
     out = problem.objective.residuals(physics, model, first, row)
     q, qd = out.end
     return out.channels, (integrate(problem.sys, q, offset), qd)
-
-
-def _offset(problem: FitProblem, model: Model, row: Batch):
-    """Return the bias of measured coordinates; None if there is none."""
-    measure, signals = problem.measure, model.signals
-    if not isinstance(measure, JointPositions):
-        return None
-    name = measure.channel
-    if name not in signals.biases and name not in signals.run_biases:
-        return None
-    return bias_of(signals, name, row.run, problem.sys.nv)
 
 
 def _reduced(

@@ -231,7 +231,8 @@ def commands(
     ctrl = at(window.ctrl_time, window.ctrl, time)
     if "ctrl" in signals.gains:
         ctrl = ctrl * extended(signals.gains["ctrl"], sys.nu, 1.0)[None]
-    return ctrl + bias_of(signals, "ctrl", window.run, sys.nu)[None]
+    bias = bias_of(signals, "ctrl", window.run, sys.nu)
+    return ctrl if bias is None else ctrl + bias[None]
 
 
 def _compared(
@@ -248,9 +249,9 @@ def _compared(
     def compare(at, value):
         k, share = place(at, sys.dt, physics.steps)
         predicted = interpolate(space, grid[k], grid[k + 1], share)
-        if name in signals.biases or name in signals.run_biases:
-            width = jax.eval_shape(space.difference, value, value).shape[0]
-            bias = bias_of(signals, name, window.run, width)
+        width = jax.eval_shape(space.difference, value, value).shape[0]
+        bias = bias_of(signals, name, window.run, width)
+        if bias is not None:
             predicted = space.integrate(predicted, bias)
         return space.difference(predicted, value)
 
@@ -506,6 +507,7 @@ def _sensor(physics: Physics, model: Model, name: str, run: Array) -> _Sensor:
     one = jnp.ones(1, sys.dt.dtype)
     gain = extended(signals.gains.get(name, one), sys.nv, 1.0)
     bias = bias_of(signals, name, run, sys.nv)
+    bias = jnp.zeros(sys.nv, sys.dt.dtype) if bias is None else bias
     return _Sensor(name, space_of(physics.measure, sys, name), gain, bias)
 
 

@@ -184,6 +184,11 @@ class Windows(NamedTuple):
     settle: float = 0.0
 
 
+def start_channel(windows: Windows) -> str | None:
+    """Return the channel from which starts are estimated; None if they are given."""
+    return windows.channel if windows.start is None else None
+
+
 class Batch(eqx.Module):
     """Windows as arrays, with the windows along the first axis.
 

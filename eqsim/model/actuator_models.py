@@ -91,7 +91,8 @@ class AttachedModel(eqx.Module):
     **Arguments:**
 
     - `actuators`: indices of the actuators.
-    - `num_states`: number of state variables of one actuator.
+    - `num_states`: number of state variables of one actuator, static because arrays of a
+        batch have more axes.
     - `shared`: true if all actuators have the same parameters; otherwise the arrays of
         the model have a leading axis of actuators.
     - `ranks`: number of axes of each array, without batch axes.

@@ -100,6 +100,9 @@ def test_other_models_are_not_written():
     sys = arm().with_actuator_model("one", ControlFilter(0.1))
     with pytest.raises(ValueError, match="'one' has ControlFilter.*without_actuator"):
         write_mjcf(sys)
+    staged = arm(integrator="RK4").with_actuator_model("one", Delay(0.01, 5))
+    with pytest.raises(ValueError, match="each stage of RK4"):
+        write_mjcf(staged)
     short = arm().with_actuator_model("one", Delay(0.001, 2))
     with pytest.raises(ValueError, match="at least one time step"):
         write_mjcf(short)

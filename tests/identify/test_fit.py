@@ -310,6 +310,9 @@ def test_settling_windows():
     assert not np.any(mask & (time < 0.1)) and np.all(mask.sum(axis=1) > 0)
     with pytest.raises(ValueError, match="less than `length`"):
         _fit(runs, windows=identify.Windows(0.5, settle=0.5))
+    with pytest.raises(ValueError, match="`horizons` must be longer"):
+        windows = identify.Windows(0.5, settle=0.1)
+        _fit(runs, windows=windows, validate=_runs(seed=311, count=1), horizons=[0.1])
 
 
 def test_robust_loss():

@@ -143,8 +143,8 @@ def read_actuators(model: Any, flags: Flags) -> Actuators:
     )
 
 
-INTERPOLATIONS = ("previous", "linear", "cubic")
-"""Names of `interp` of MJCF, in MuJoCo's order: `zoh`, `linear`, `cubic`."""
+INTERPOLATIONS = {"previous": "zoh", "linear": "linear", "cubic": "cubic"}
+"""Names of the interpolations of `Delay` in MJCF (`interp`), in MuJoCo's order."""
 
 
 def with_delays(sys: System, model: Any, flags: Flags) -> System:
@@ -158,7 +158,7 @@ def with_delays(sys: System, model: Any, flags: Flags) -> System:
     for samples, order in sorted({*map(tuple, settings[delayed].tolist())}):
         chosen = np.flatnonzero(delayed & np.all(settings == (samples, order), axis=1))
         least = np.maximum(delays[chosen], model.opt.timestep)
-        own = [Delay(x, samples, INTERPOLATIONS[order]) for x in least]
+        own = [Delay(x, samples, [*INTERPOLATIONS][order]) for x in least]
         sys = sys.with_actuator_model([sys.actuators.names[k] for k in chosen], own)
     return sys
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..._errors import listed
 from ...model import GeomKind, Integrator
 from ...model.pairs import touching_kinds
 from ._read_actuators import idle_actuators
@@ -530,7 +531,7 @@ def check_supported(
         count = "1 feature" if len(problems) == 1 else f"{len(problems)} features"
         lines = [f"{label} uses {count} that eqsim does not simulate:"]
         for feature, elements in problems:
-            lines.append(f"  - {feature.name} {_listed(elements)}: {feature.remedy}")
+            lines.append(f"  - {feature.name} {listed(elements)}: {feature.remedy}")
         raise UnsupportedMJCF("\n".join(lines), problems)
     return tuple(_note(feature, elements) for feature, elements in found)
 
@@ -538,8 +539,8 @@ def check_supported(
 def _note(feature: Feature, elements: list[str]) -> str:
     if feature.status is Status.REFUSED:
         advice = f'not simulated, because of `ignore=("{feature.key}",)`.'
-        return f"{feature.name} {_listed(elements)}: {advice}"
-    return f"{feature.name} {_listed(elements)}: {feature.advice}"
+        return f"{feature.name} {listed(elements)}: {advice}"
+    return f"{feature.name} {listed(elements)}: {feature.advice}"
 
 
 def support_table() -> str:
@@ -563,9 +564,3 @@ def support_table() -> str:
             if feature.status is status
         ]
     return "\n".join(lines) + "\n"
-
-
-def _listed(elements: list[str], limit: int = 10) -> str:
-    text = ", ".join(elements[:limit])
-    left = len(elements) - limit
-    return f"{text} and {left} more" if left > 0 else text

@@ -22,6 +22,7 @@ from ...model import (
     Gain,
     GeomKind,
     HeightFields,
+    Integrator,
     JointKind,
     Meshes,
     SensorKind,
@@ -361,6 +362,11 @@ def _delay(sys: System, k: int) -> dict[str, Any]:
             f"MJCF has one delay per actuator and no other model, but actuator {name!r} has "
             f"{kinds}. Write `sys.without_actuator_models()`."
         )
+    if sys.integrator is Integrator.RK4:
+        raise ValueError(
+            f"Actuator {name!r} has a delay, which MuJoCo reads in each stage of RK4. Use "
+            "another integrator, or write `sys.without_actuator_models()`."
+        )
     row = () if own[0].shared else own[0].actuators.index(k)
     delay = float(model.delay[row])
     if delay < float(sys.dt):
@@ -368,7 +374,7 @@ def _delay(sys: System, k: int) -> dict[str, Any]:
             f"Actuator {name!r} has a delay of {delay} s; in MuJoCo a delay lasts at least "
             f"one time step, {float(sys.dt)} s."
         )
-    kind = ("zoh", "linear", "cubic")[INTERPOLATIONS.index(model.interpolation)]
+    kind = INTERPOLATIONS[model.interpolation]
     return {"delay": delay, "nsample": model.num_samples, "interp": kind}
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..._errors import listed
 from ._mesh_files import FORMATS, MeshFiles, missing_files
 
 
@@ -22,7 +23,7 @@ class Joint(NamedTuple):
     - `kind`: its type, such as `revolute`.
     - `parent`, `child`: names of links.
     - `effort`: limit of its torque (N m) or force (N); 0 without one.
-    - `mimics`: whether it follows another joint.
+    - `mimics`: true if it follows another joint.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Joint(NamedTuple):
 
     @property
     def has_one_dof(self) -> bool:
-        """Whether the joint has one coordinate."""
+        """True if the joint has one coordinate."""
         return self.kind in ("revolute", "continuous", "prismatic")
 
 
@@ -82,8 +83,8 @@ class Description:
         element.attrib |= {k: str(v).lower() for k, v in settings.items()}
 
     def must_fuse(self) -> bool:
-        """Whether MuJoCo needs fixed links merged, and a note: free joints must begin at
-        the world itself."""
+        """Return whether MuJoCo needs fixed links merged, and add a note: free joints must
+        begin at the world itself."""
         free = [x for x in self.joints if x.kind == "floating" and x.parent != "world"]
         if free:
             names = [x.name for x in free]
@@ -156,7 +157,7 @@ class Description:
         return True
 
     def _is_bare(self, name: str) -> bool:
-        """Whether a link has collision shapes, but no inertia."""
+        """Return whether a link has collision shapes, but no inertia."""
         link = self.links[name]
         return link.find("inertial") is None and link.find("collision") is not None
 
@@ -165,7 +166,7 @@ class Description:
 
         **Arguments:**
 
-        - `visuals`: whether visual shapes are loaded.
+        - `visuals`: true if visual shapes are loaded.
         - `skipped`: patterns of names of collision meshes to leave out.
         """
         taken, names, left_out = dict[str, int](), list[str](), list[str]()
@@ -298,12 +299,6 @@ def _name_shape(shape: ET.Element, link: str, taken: dict[str, int]) -> None:
     shape.set("name", name)
 
 
-def listed(names: Sequence[str], limit: int = 10) -> str:
-    """Return names for a message, the first ones of many."""
-    text = ", ".join(names[:limit])
-    return f"{text} and {len(names) - limit} more" if len(names) > limit else text
-
-
 # Inertias.
 
 
@@ -326,7 +321,7 @@ def _inertia(link: ET.Element) -> np.ndarray:
 
 
 def _is_physical(inertia: np.ndarray) -> bool:
-    """Whether a rigid body has such an inertia, with moments that MuJoCo accepts."""
+    """Return whether a rigid body has such an inertia, with moments that MuJoCo accepts."""
     moments = np.linalg.eigvalsh(inertia)
     return bool(moments[0] > 1e-14 and moments[0] + moments[1] >= moments[2])
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..._errors import check_finite, check_numbers, check_type
+from ..._errors import check_finite, check_numbers, check_type, listed
 from ...model import System
 from ..mjcf import load_mjcf, UnsupportedMJCF
 from ..mjcf.mujoco_names import engine
 from ..mjcf.sources import compile_source, read_spec
-from ._description import Description, listed, read_description
+from ._description import Description, read_description
 from ._mesh_files import MeshFiles
 
 
@@ -104,7 +104,7 @@ def load_urdf(
         (kg) and `min_inertia` (kg m²), which also replaces inertias of zero.
     - `fuse_links`: merge links with the link that they are fixed to, as MuJoCo does;
         their names are lost.
-    - `self_collisions`: whether the robot collides with itself. A link and its parent do
+    - `self_collisions`: true if the robot collides with itself. A link and its parent do
         not, unless the parent is fixed to the world (as in MuJoCo).
     - `visuals`: also load visual shapes, for images; meshes that cannot be read are left
         out.
