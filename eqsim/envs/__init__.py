@@ -1,8 +1,8 @@
 """Environments: tasks with a robot, observations, rewards and termination conditions.
 
-`_env` is the interface: `reset`, `step`, `Timestep`. `_task` writes `step` once for all
-environments that supply observations, reward terms and a termination condition. Gymnasium's
-eleven robots are on it: `_walkers`, `_humanoids`, `_arms`, `_pendulums` (and a point mass for
+`_env` is the interface: `reset`, `step`, `Timestep`, and tasks, whose `step` is written once for
+all that supply observations, reward terms and a termination condition. Gymnasium's eleven robots
+are tasks: `_walkers`, `_arms`, `_pendulums` (and a point mass for
 tests), with `gymnasium_parts` as their common parts: where their model files are, starts,
 reward terms. `_make` finds environments by name. `_symmetry` reflects robots, `_deployment`
 describes tasks to controllers outside the simulator. Wrappers, control, identification and the
@@ -19,13 +19,14 @@ from ._deployment import (
 )
 from ._env import (
     AbstractEnv as AbstractEnv,
+    AbstractTask as AbstractTask,
     check_action as check_action,
     reset_options as reset_options,
     ResetOptions as ResetOptions,
     same_robot_options as same_robot_options,
     Timestep as Timestep,
+    TracksCommands as TracksCommands,
 )
-from ._humanoids import Humanoid as Humanoid, HumanoidStandup as HumanoidStandup
 from ._make import (
     check_not_imported as check_not_imported,
     is_import_path as is_import_path,
@@ -43,11 +44,12 @@ from ._symmetry import (
     SignedPermutation as SignedPermutation,
     Symmetric as Symmetric,
 )
-from ._task import AbstractTask as AbstractTask, TracksCommands as TracksCommands
 from ._walkers import (
     Ant as Ant,
     HalfCheetah as HalfCheetah,
     Hopper as Hopper,
+    Humanoid as Humanoid,
+    HumanoidStandup as HumanoidStandup,
     Swimmer as Swimmer,
     Walker2d as Walker2d,
 )

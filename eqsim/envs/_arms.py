@@ -10,7 +10,7 @@ from ..kinematics import forward
 from ..model import State, System
 from ..model.arrays import as_array
 from ..pipelines import AbstractPipeline
-from ._task import AbstractTask
+from ._env import AbstractTask
 from .gymnasium_parts import length, model, physics, square_cost
 
 

@@ -10,7 +10,7 @@ from ..model import State, System
 from ..model.arrays import as_array
 from ..pipelines import AbstractPipeline
 from ..spatial import clamp
-from ._task import AbstractTask
+from ._env import AbstractTask
 from .gymnasium_parts import (
     finite,
     model,

@@ -15,7 +15,7 @@ from ..io import load_mjcf
 from ..model import State, System
 from ..pipelines import AbstractPipeline, Generalized
 from ..spatial import clamp, safe_sqrt
-from ._task import AbstractTask
+from ._env import AbstractTask
 
 
 def gymnasium_model(name: str) -> System:

@@ -2,9 +2,9 @@
 
 `sensor_values` computes all sensors of a robot, a group of kinds at a time: `_frame_sensors`,
 `_joint_sensors`, `_subtrees` (momentum, interaction forces), `_contact_sensors`, and
-`_distances` on the intersections of `_rays` and `_first_hits`. `sensor_inputs` is what they
-read: the record of a step and the forces at its solution. `_ray_casts` has functions for rays
-and height scans of your own. Pipelines import this package.
+`_distances` on the intersections of `_rays` and `_ray_casts`. `sensor_inputs` is what they
+read: the record of a step and the forces at its solution. `_ray_casts` also has functions for
+rays and height scans of your own. Pipelines import this package.
 """
 
 from ._ray_casts import (

@@ -24,7 +24,7 @@ from ..model.arrays import concatenate
 from ..model.sensor_kinds import Attachment
 from ..spatial import Mat3, safe_sqrt, Vec3
 from ._distances import site_shape
-from ._first_hits import repeat, select
+from ._ray_casts import repeat, select
 from ._rays import inside, Ray, ray_shape
 from ._subtrees import subtrees
 from .sensor_inputs import SensorInputs

@@ -16,8 +16,8 @@ from ..model.pairs import is_measured
 from ..model.sensor_kinds import Attachment
 from ..spatial import Vec3
 from ..spatial.vectors import vec3
-from ._first_hits import first_hit, first_smallest, select
 from ._frame_sensors import object_poses
+from ._ray_casts import first_hit, first_smallest, select
 from ._rays import inside, Ray
 from .sensor_inputs import SensorInputs
 
