@@ -52,7 +52,7 @@ _COMMANDS = {
             "--expert-return --episodes --num-envs --pool-size --episode-length "
             "--pipeline --overwrite --best --last --drawn"
         ),
-        "runs": "compare --out",
+        "runs": "compare page --out",
     }.items()
 }
 _WORDS = (*_NAMES, *_FILES)
@@ -89,6 +89,7 @@ class Kind:
         places += [
             (_module("_policy_commands"), "record"),
             (_module("_reading"), "write_curves"),
+            (_module("_reading"), "write_page"),
         ]
         for module, name in places:
             assert hasattr(module, name), f"{module.__name__}.{name} is gone"

@@ -15,13 +15,17 @@ from eqsim_zoo.training import callbacks
 
 
 @pytest.fixture(autouse=True)
-def no_curves(monkeypatch):
-    """Curves are drawn by `test_metrics.py` only: they take longer than a tiny run."""
-    _skip_curves(monkeypatch)
+def no_pages(monkeypatch):
+    """Pages are written by `test_metrics.py` only: they take longer than a tiny run."""
+    _skip_pages(monkeypatch)
 
 
-def _skip_curves(patch):
-    patch.setattr(callbacks, "write_curves", lambda _, path: path.write_text(""))
+def _skip_pages(patch):
+    def empty(folder):
+        for name in ("curves.png", "index.html"):
+            (folder / name).write_text("")
+
+    patch.setattr(callbacks, "write_page", empty)
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +33,7 @@ def whole(tmp_path_factory):
     """A run that is not disturbed."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        _skip_curves(patch)
+        _skip_pages(patch)
         return zoo.train(zoo.Run(Search(), Rail(), **ARGS), out=folder)
 
 

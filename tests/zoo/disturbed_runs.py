@@ -64,7 +64,8 @@ def same(folder, whole, agent=AGENT["agent"]):
     assert one == two
     one, two = (_table(x) for x in (folder, whole))
     assert one == two
-    assert (folder / "curves.png").exists() and (whole / "curves.png").exists()
+    for name in ("curves.png", "index.html"):
+        assert (folder / name).exists() and (whole / name).exists()
 
 
 def _table(folder):

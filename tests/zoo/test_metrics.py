@@ -6,11 +6,16 @@ import pathlib
 import sys
 import time
 import types
+from html.parser import HTMLParser
 
 import pytest
+from toys import Rail
 
+from eqsim.plugins import CommandError
 from eqsim_zoo import Run, SAC
-from eqsim_zoo.runs import read_metrics, write_curves
+from eqsim_zoo._cli._reading import write_run_page
+from eqsim_zoo.runs import read_metrics, write_curves, write_page
+from eqsim_zoo.runs.folders import write_config
 from eqsim_zoo.runs.metrics import BEGIN, END, MetricsFile
 from eqsim_zoo.runs.run import Counters
 from eqsim_zoo.training import TensorBoard, Turn, WeightsAndBiases
@@ -81,6 +86,65 @@ def test_what_cannot_be_read(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("")
     with pytest.raises(ValueError, match="has no metrics yet"):
         write_curves([tmp_path], tmp_path / "x.png")
+
+
+class Balanced(HTMLParser):
+    """Text of a page whose elements are closed in order."""
+
+    VOID = "meta", "img"
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.found = [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.found.append(data)
+
+
+@pytest.mark.parametrize("seeds", (1, 2))
+def test_a_page(tmp_path, seeds):
+    """It tells evaluations, settings and videos, and names are text, not markup."""
+    folder = tmp_path / "<b>"
+    run = Run(SAC(learning_rate=0.25), Rail(), 64, num_seeds=seeds)
+    folder.mkdir()
+    write_config(folder, run, given=False)
+    with pytest.raises(FileNotFoundError, match="metrics"):
+        write_page(folder)
+    metrics = MetricsFile.json_lines(folder, 0)
+    names = "eval/return", "eval/error", "eval/length"
+    for turn in (1, 2, 3):
+        found = lambda m: dict(zip(names, (10.0 * turn + m, 0.5, 7.0)))
+        rows = [row(turn, m, **found(m), **{"task/level": 2.5}) for m in range(seeds)]
+        metrics.write(rows, pytest.fail)
+    (folder / "videos").mkdir()
+    for name in ("videos/steps_0000000048.gif", "episode.gif"):
+        (folder / name).write_bytes(b"")
+    path = write_page(folder)
+    assert path == folder / "index.html" and (folder / "curves.png").stat().st_size
+    text = path.read_text()
+    words = "|".join(x for x in Balanced(text).found if x.strip())
+    spread = "± (95 %)" if seeds == 1 else "lowest seed|highest seed"
+    assert f"steps|return|{spread}|length|level" in words
+    last = "30|0.5" if seeds == 1 else "30.5|30|31"
+    assert f"48|{last}|7|2.5" in words and "75 % of 64 steps" in words
+    assert "learning_rate|0.25" in words and "48 steps" in words
+    for name in ("videos/steps_0000000048.gif", "episode.gif", "curves.png"):
+        assert f'src="{name}"' in text
+    assert "<b>" not in text and "&lt;b&gt;" in text
+
+
+def test_the_command_of_pages(tmp_path):
+    with pytest.raises(CommandError, match="is not the folder of a run"):
+        write_run_page(str(tmp_path))
 
 
 @pytest.mark.parametrize(

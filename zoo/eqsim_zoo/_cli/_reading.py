@@ -21,7 +21,7 @@ from eqsim.plugins import CommandError
 from ..agents.skill_agent import AbstractSkillAgent
 from ..blocks.collecting import evaluation_env
 from ..runs.folders import BEST, env_name
-from ..runs.metrics import Series, write_curves
+from ..runs.pages import Summary, write_curves, write_page
 from ..skills.paths import default_skills, follow_skills
 from ..skills.plots import write_skills
 from ..training import load_run, Result
@@ -189,29 +189,27 @@ def compare_runs(
     screen = console()
     with sentences():
         found = write_curves(folders, out)
-    table = plain_table(
-        "run", "steps", "seconds", "steps/s", "return (last)", "return (best)"
-    )
+    table = plain_table("run", *Summary.COLUMNS)
     for one in found:
-        table.add_row(*_row(one))
+        table.add_row(one.label, *Summary.of(one).texts())
     screen.print(table)
     screen.print(f"wrote {out}")
 
 
-def _row(one: Series) -> tuple[str, ...]:
-    steps, seconds = one.columns["steps"][0, -1], one.columns["seconds"][0, -1]
-    # The first turn compiles.
-    rate = np.median(one.columns["rate"][0][1:] if steps.size else [np.nan])
-    turns, values = one.known("eval/return")
-    last, best = "none", "none"
-    if turns.size:
-        fine = np.where(np.isfinite(values), values, -np.inf)
-        last = f"{np.mean(values[np.isfinite(values[:, -1]), -1]):.4g}"
-        best = f"{np.max(fine):.4g}"
-    return one.label, f"{steps:,.0f}", f"{seconds:.0f}", f"{rate:,.0f}", last, best
+def write_run_page(folder: str) -> None:
+    """Write a page about a run, `index.html` in its folder: curves, evaluations, videos,
+    settings. Runs do so at their end; call it during a run, or for new videos.
+
+    Args:
+        folder: folder of the run.
+    """
+    screen = console()
+    with sentences():
+        path = write_page(folder)
+    screen.print(f"wrote {path}")
 
 
-runs = {"compare": compare_runs}
+runs = {"compare": compare_runs, "page": write_run_page}
 
 
 def view_run(

@@ -519,5 +519,5 @@ def _end(screen: Console, result: Result) -> None:
         screen.print(evaluation_table(result.members, found))
     screen.print(
         f"{result.counters.steps:,} steps in {result.counters.seconds:.0f} s; wrote "
-        f"{result.folder}: metrics, checkpoints and curves.png"
+        f"{result.folder}: metrics, checkpoints and a page, index.html"
     )

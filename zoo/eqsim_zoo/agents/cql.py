@@ -24,8 +24,8 @@ from ..blocks.hyperparameters import as_scalar, check_positive, static
 from ..blocks.networks import FeaturesNetwork, Learner, target_update
 from ..blocks.policies import sample_actions
 from ..blocks.replay import OffPolicyState, td_loss
-from ..data.checks import check_fits
 from ..data.dataset import Dataset
+from ..data.packing import check_fits
 from .offline_agent import AbstractOfflineCritic, action_distance, NetworkMaker
 from .sac import SAC, soft_actor_loss, soft_value, temperature_loss
 

@@ -1,6 +1,5 @@
 """Datasets of recorded steps: recording, import, files and sampling."""
 
-from .checks import check_fits as check_fits
 from .dataset import (
     About as About,
     Dataset as Dataset,
@@ -21,6 +20,7 @@ from .goals import (
     observation_of as observation_of,
 )
 from .packing import (
+    check_fits as check_fits,
     HostArray as HostArray,
     is_host as is_host,
     take as take,

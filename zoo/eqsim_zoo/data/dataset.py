@@ -15,8 +15,17 @@ from eqsim import AbstractEnv, Trajectory
 
 from ..blocks.collecting import Transition
 from ..blocks.policies import unscale_action
-from .checks import check_steps
-from .packing import flatten, HostArray, is_host, pack, Packed, Steps, take, to_device
+from .packing import (
+    check_steps,
+    flatten,
+    HostArray,
+    is_host,
+    pack,
+    Packed,
+    Steps,
+    take,
+    to_device,
+)
 
 
 class About(NamedTuple):

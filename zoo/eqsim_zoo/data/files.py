@@ -13,10 +13,20 @@ import numpy as np
 
 from eqsim.io import open_arrays
 
-from .checks import check_finite, inside, limits_of, numbers, observations
 from .dataset import About, Dataset, from_packed
 from .foreign import foreign_steps
-from .packing import check_packed, flat, is_host, nested, Packed
+from .packing import (
+    check_finite,
+    check_packed,
+    flat,
+    inside,
+    is_host,
+    limits_of,
+    nested,
+    numbers,
+    observations,
+    Packed,
+)
 
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"

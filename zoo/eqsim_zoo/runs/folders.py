@@ -41,7 +41,9 @@ from .run import maker_of, Run
 CONFIG, LAST, BEST = "config.json", "last.ckpt", "best.ckpt"
 VIDEOS = "videos"
 FORMAT = "eqsim-run-2"
-_FILES = (CONFIG, LAST, BEST, "metrics.jsonl", "metrics.csv", "curves.png")
+_FILES = (
+    *(CONFIG, LAST, BEST, "metrics.jsonl", "metrics.csv", "curves.png", "index.html"),
+)
 _OBJECTS = ("agent", "env", "data")
 """Fields of a run that may hold objects; `config.json` has their names, or null."""
 _ELSEWHERE = ("eval_env", "settings", "sweep")

@@ -33,10 +33,9 @@ from ..blocks.observations import observation_statistics
 from ..blocks.parallel import check_divisible, shard_batch
 from ..blocks.policies import unscale_action
 from ..blocks.replay import AbstractOffPolicy, OffPolicyState
-from ..data.checks import check_fits
 from ..data.dataset import Dataset
 from ..data.goals import check_hindsight, GoalData
-from ..data.packing import to_device
+from ..data.packing import check_fits, to_device
 
 
 class Recorded(AbstractStateless):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runs.metrics import STYLE
+from ..runs.pages import STYLE
 from .paths import SkillPaths
 from .planning import Reached
 

@@ -19,7 +19,8 @@ from eqsim.bridges import check_count
 from ..runs.checkpoints import save_checkpoint
 from ..runs.folders import agents_of, BEST, env_name, LAST
 from ..runs.members import own_copy
-from ..runs.metrics import BEGIN, MetricsFile, Row, write_curves
+from ..runs.metrics import BEGIN, MetricsFile, Row
+from ..runs.pages import write_page
 from ..runs.run import Counters, Run
 from ._progress import agreed, gathered, is_first
 from .evaluation import Evaluation
@@ -123,7 +124,7 @@ class CSV(AbstractCallback):
 
 
 class Curves(AbstractCallback):
-    """Draws `curves.png` at the end."""
+    """Draws `curves.png`, and writes a page about the run, `index.html`, at the end."""
 
     def __init__(self):
         self._folder: pathlib.Path | None = None
@@ -139,7 +140,7 @@ class Curves(AbstractCallback):
         if self._folder is None or self._warn is None:
             return
         try:
-            write_curves([self._folder], self._folder / "curves.png")
+            write_page(self._folder)
         except (OSError, ImportError, ValueError) as error:
             self._warn(f"No curves were drawn: {error}")
 
