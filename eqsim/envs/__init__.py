@@ -16,6 +16,7 @@ from ._deployment import (
     Deployment as Deployment,
     OBSERVATION_PARTS as OBSERVATION_PARTS,
     ObservationPart as ObservationPart,
+    Reference as Reference,
 )
 from ._env import (
     AbstractEnv as AbstractEnv,

@@ -33,8 +33,37 @@ OBSERVATION_PARTS = {
     "last_action": "action of the step before; zeros at first",
     "phase": "cosines, then sines of the gait phases",
     "height_scan": "of the ground at the points of `scan`, minus that of the root, m",
+    "reference_positions": "joints in the next frame, minus the default pose, rad",
+    "reference_velocities": "joints in the next frame, rad/s",
+    "anchor_position": "of the next frame, in the axes of the robot's anchor, m",
+    "anchor_orientation": "likewise: first two columns of the matrix, row by row",
 }
 """Names of parts of observations, with what they mean."""
+
+
+class Reference(NamedTuple):
+    r"""A motion that a policy tracks: a frame per control period. After the last frame, it
+    rests there.
+
+    **Arguments:**
+
+    - `anchor`: link whose pose the policy observes.
+    - `joint_positions`, `joint_velocities`: of the joints of the deployment, in their
+        order, rad and rad/s.
+    - `anchor_poses`: positions of the anchor in the world, m, and the rows of its rotation
+        matrix.
+    - `root_poses`: positions of the root, m, and unit quaternions, scalar first.
+    - `residual`: true if the target of joint $j$ is $\hat q_j + (d_j / k_j) \hat{\dot q}_j +
+        s_j a_j$, with position and velocity in the next frame, stiffness $k$, damping $d$
+        and action scale $s$, instead of the target about the default pose.
+    """
+
+    anchor: str
+    joint_positions: tuple[tuple[float, ...], ...]
+    joint_velocities: tuple[tuple[float, ...], ...]
+    anchor_poses: tuple[tuple[float, ...], ...]
+    root_poses: tuple[tuple[float, ...], ...]
+    residual: bool = True
 
 
 class Deployment(NamedTuple):
@@ -42,7 +71,7 @@ class Deployment(NamedTuple):
 
     The target of joint $j$ is `default_pose[j] + action_scale[j] * action[j]`, held for
     `period`; its servo applies the torque `stiffness * (target - q) - damping * qd`, limited
-    to `torque_limit`.
+    to `torque_limit`. Targets may also be about a motion, see `Reference`.
 
     **Arguments:**
 
@@ -58,6 +87,7 @@ class Deployment(NamedTuple):
     - `imu`: site of the IMU; empty: the root link.
     - `scan`: points of a height scan, x ahead of the root and y to the left, in its
         heading, m. Heights are limited to -2..2 m.
+    - `reference`: motion that the policy tracks; None for other tasks.
     """
 
     root: str
@@ -71,6 +101,7 @@ class Deployment(NamedTuple):
     observation: tuple[ObservationPart, ...]
     imu: str = ""
     scan: tuple[tuple[float, float], ...] = ()
+    reference: Reference | None = None
 
 
 @runtime_checkable
@@ -85,6 +116,8 @@ class Deployable(Protocol):
 # Sizes of parts that do not depend on the number of joints.
 _THREE = ("linear_velocity", "angular_velocity", "gravity", "command")
 _PER_JOINT = ("joint_positions", "joint_velocities", "last_action")
+_REFERENCE_JOINTS = ("reference_positions", "reference_velocities")
+_OF_REFERENCE = {"anchor_position": 3, "anchor_orientation": 6}
 
 
 def check_deployment(deployment: Deployment) -> None:
@@ -108,6 +141,15 @@ def check_deployment(deployment: Deployment) -> None:
         raise ValueError(
             f"`Deployment.period` must be positive, got {deployment.period}."
         )
+    reference, names = deployment.reference, [p.name for p in deployment.observation]
+    needing = [x for x in names if x.startswith(("reference_", "anchor_"))]
+    if reference is not None:
+        _check_reference(reference, number)
+    elif needing:
+        raise ValueError(
+            f"`Deployment.observation` names {', '.join(map(repr, needing))}, which needs "
+            "a motion: give `Deployment.reference`."
+        )
     for part in deployment.observation:
         if part.name not in OBSERVATION_PARTS:
             raise ValueError(
@@ -116,8 +158,32 @@ def check_deployment(deployment: Deployment) -> None:
             )
         fixed = {**dict.fromkeys(_THREE, 3), **dict.fromkeys(_PER_JOINT, number)}
         fixed["height_scan"] = len(deployment.scan)
+        fixed |= {name: number for name in _REFERENCE_JOINTS} | _OF_REFERENCE
         if part.size != fixed.get(part.name, part.size) or part.size < 1:
             raise ValueError(
                 f"`Deployment.observation`: {part.name!r} must have "
                 f"{fixed.get(part.name, 'at least 1')} entries, got {part.size}."
+            )
+
+
+def _check_reference(reference: Reference, joints: int) -> None:
+    """Raise `ValueError` unless all tables have the same frames, finite numbers and as many
+    columns as there are joints or entries of a pose."""
+    frames = len(reference.joint_positions)
+    if frames < 2:
+        raise ValueError(
+            f"`Deployment.reference` must have at least two frames, got {frames}."
+        )
+    for name, size in (
+        ("joint_positions", joints),
+        ("joint_velocities", joints),
+        ("anchor_poses", 12),
+        ("root_poses", 7),
+    ):
+        rows = reference._asdict()[name]
+        fits = len(rows) == frames and all(len(row) == size for row in rows)
+        if not fits or not np.all(np.isfinite(rows)):
+            raise ValueError(
+                f"`Deployment.reference.{name}` must be {frames} rows of {size} finite "
+                "numbers, one row per frame of `joint_positions`."
             )

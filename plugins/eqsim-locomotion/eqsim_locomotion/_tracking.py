@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
@@ -20,7 +22,14 @@ from eqsim import (
     Timestep,
 )
 from eqsim.bridges import check_count, check_key
-from eqsim.envs import check_action, Deployment, reset_options, same_robot_options
+from eqsim.envs import (
+    check_action,
+    Deployment,
+    ObservationPart,
+    Reference,
+    reset_options,
+    same_robot_options,
+)
 from eqsim.kinematics import forward, forward_velocity, integrate
 from eqsim.pipelines import Solved
 from eqsim.spatial import clamp, positive_part, safe_sqrt
@@ -99,6 +108,7 @@ TRACKING_PARTS = (
     *("anchor_position", "anchor_orientation", "linear_velocity", "angular_velocity"),
     *("joint_positions", "joint_velocities", "last_action"),
 )
+_VECTORS = ("anchor_position", "linear_velocity", "angular_velocity")
 # Links that are tracked by default, besides the root, the feet and links without children.
 _LINKS = ("torso", "trunk", "knee", "shank", "elbow", "hip_roll", "shoulder_roll")
 
@@ -274,11 +284,39 @@ class MotionTracking(AbstractEnv):
         self.soft_limit = as_array(soft_limit)
 
     def deployment(self) -> Deployment:
-        """Raise `ValueError`: a `Deployment` has no reference motion."""
-        raise ValueError(
-            "Policies of `MotionTracking` observe a reference motion, which "
-            "`eqsim.envs.Deployment` does not describe. Compute observations with `observe` "
-            "and targets with `targets` of the task, as its benchmark `track.py` does."
+        """Return what a controller outside the simulator needs to know, with the motion."""
+        nu, actuators = self.sys.nu, self.sys.actuators
+        size = {"anchor_orientation": 6, **dict.fromkeys(_VECTORS, 3)}
+        listed = lambda x: tuple(float(value) for value in x)
+        return Deployment(
+            root=self.sys.links.names[self.names.root],
+            joints=self.names.joints,
+            default_pose=listed(self.pose),
+            action_scale=listed(self.action_scale),
+            stiffness=listed(-actuators.bias[:, 1]),
+            damping=listed(-actuators.bias[:, 2]),
+            torque_limit=listed(actuators.force_range[:, 1]),
+            period=float(self.dt),
+            observation=tuple(
+                ObservationPart(name, size.get(name, nu)) for name in self.observation
+            ),
+            reference=self._table(),
+        )
+
+    def _table(self) -> Reference:
+        """Return all frames of the motion."""
+        q, qd = jax.vmap(self.reference)(jnp.arange(self.motion.frames))
+        poses = jax.vmap(lambda q: forward(self.sys, q))(q)
+        link = self.sys.links.names.index(self.anchor)
+        axes = poses.rot[:, link].reshape(-1, 9)
+        anchor = jnp.concatenate([poses.pos[:, link], axes], axis=1)
+        return Reference(
+            anchor=self.anchor,
+            joint_positions=_rows(q[:, jnp.asarray(self.names.q)]),
+            joint_velocities=_rows(qd[:, jnp.asarray(self.names.qd)]),
+            anchor_poses=_rows(anchor),
+            root_poses=_rows(q[:, :7]),
+            residual=self.residual,
         )
 
     @property
@@ -496,6 +534,10 @@ class MotionTracking(AbstractEnv):
             "last_action": state.last_action,
         }
         return with_noise(key, self.observation, parts, self.noise)
+
+
+def _rows(table: Any) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(map(float, row)) for row in np.asarray(table))
 
 
 def _split_start(env: MotionTracking, options) -> tuple[ResetOptions, Any]:

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import mujoco
 import numpy as np
 import pytest
 from eqsim_locomotion._adaptive_starts import CarriedFailures
@@ -21,6 +22,7 @@ from eqsim.kinematics import difference, forward, integrate
 from eqsim.testing import parametrize_with_checks
 from eqsim.wrappers import AutoReset, deployment_of, next_options, progress_of
 from eqsim_zoo import runs
+from eqsim_zoo.export import MujocoRobot
 
 
 @ft.cache
@@ -605,9 +607,30 @@ def test_starts_pass_through_randomization(getkey):
     np.testing.assert_array_equal(state.inner.failures, carried.failures)
 
 
-def test_a_deployment_has_no_reference():
-    with pytest.raises(ValueError, match="reference motion.*`observe`.*`targets`"):
-        deployment_of(adaptive())
+@pytest.mark.parametrize("residual", (True, False))
+def test_deployment_describes_the_task(getkey, residual):
+    """Observations and targets outside of the task, from any state in any frame."""
+    env = loco.MotionTracking(robot(), noise={}, start_noise={}, residual=residual)
+    told = deployment_of(loco.AdaptiveStarts(env, bins=4))
+    spec = mujoco.MjSpec.from_string(eqsim.io.write_mjcf(env.sys))
+    other = MujocoRobot(spec, told)
+    state, _ = reset(env, jr.key(0), {"start": jnp.asarray(0)})
+    np.testing.assert_allclose(other.data.qpos, state.robot.q, atol=1e-6)
+    last = env.motion.frames - 1
+    for frame in (3, last - 1, last, last + 5):
+        move = 0.2 * jr.normal(getkey(), (2, env.sys.nv))
+        robot_state = env.pipeline.init(
+            env.sys, integrate(env.sys, state.robot.q, move[0]), move[1]
+        )
+        action = jr.normal(getkey(), (env.sys.nu,))
+        now = loco.TrackingState(robot_state, state.key, jnp.asarray(frame), action)
+        other.data.qpos[:], other.data.qvel[:] = robot_state.q, robot_state.qd
+        other.frame = frame
+        other.update()
+        found = other.observe((0.0, 0.0, 0.0), np.asarray(action))
+        np.testing.assert_allclose(found, env.observe(now), atol=1e-5)
+        targets = env.targets(now, action)
+        np.testing.assert_allclose(other.target(np.asarray(action)), targets, atol=1e-5)
 
 
 def test_presets():

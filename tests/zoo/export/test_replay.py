@@ -12,7 +12,7 @@ from zoo.commands import run
 import eqsim
 import eqsim_zoo as zoo
 from eqsim import AbstractAgent
-from eqsim.envs import Deployment, ObservationPart
+from eqsim.envs import check_deployment, Deployment, ObservationPart, Reference
 from eqsim.io import with_height_field
 from eqsim.sensors import height_scan
 from eqsim_zoo.export import export_policy, MujocoRobot, OnnxPolicy, replay
@@ -264,6 +264,136 @@ def test_memory_and_phases(files, tmp_path):
     expected = [np.cos(a), -np.cos(a), np.sin(a), -np.sin(a)]
     found = robot.observe((0, 0, 0), np.zeros(2))
     np.testing.assert_allclose(found[:4], expected, atol=1e-6)
+
+
+def turned(angle):
+    """A rotation about z, as a quaternion."""
+    return np.array([np.cos(angle / 2), 0.0, 0.0, np.sin(angle / 2)])
+
+
+def motion(frames=6, residual=True, height=0.33):
+    """A robot that moves forward, turns left and lifts its legs; the anchor is a leg."""
+    k = np.arange(frames)[:, None]
+    pos, quats = (
+        np.array([[0.05, 0.0, 0.0]]) * k + [0.0, 0.0, height],
+        [turned(0.1 * x) for x in range(frames)],
+    )
+    axes = np.stack([rotation(quat) for quat in quats])
+    leg = pos + axes @ np.array([0.3, 0.0, 0.0])
+    table = lambda x: tuple(map(tuple, x.tolist()))
+    return Reference(
+        anchor="front_leg",
+        joint_positions=table(np.array([[0.1, -0.2]]) * k),
+        joint_velocities=table(np.array([[5.0, -10.0]]) + 0.0 * k),
+        anchor_poses=table(np.concatenate([leg, axes.reshape(-1, 9)], axis=1)),
+        root_poses=table(np.concatenate([pos, quats], axis=1)),
+        residual=residual,
+    )
+
+
+MOTION_PARTS = (
+    ObservationPart("reference_positions", 2),
+    ObservationPart("reference_velocities", 2),
+    ObservationPart("anchor_position", 3),
+    ObservationPart("anchor_orientation", 6),
+    ObservationPart("last_action", 2),
+)
+
+
+def tracked(**changes):
+    """A deployment with a motion."""
+    return DEPLOYMENT._replace(observation=MOTION_PARTS, reference=motion(**changes))
+
+
+class Tracker(Rail):
+    """A task that tracks a motion; its physics is not used."""
+
+    SIZE = sum(part.size for part in MOTION_PARTS)
+
+    def observe(self, state, action):
+        return jnp.zeros(self.SIZE, state.q.dtype) + state.q[0]
+
+    def deployment(self):
+        return tracked(frames=26)
+
+
+@pytest.mark.parametrize("residual", (True, False))
+def test_motions_are_closed_forms(residual, files):
+    told = tracked(residual=residual)
+    robot = MujocoRobot(files(scene()), told, start=(0.0, 1.0, 0.0))
+    np.testing.assert_allclose(robot.data.qpos[:7], [0.0, 1.0, 0.33, *turned(0.0)])
+    np.testing.assert_allclose(robot.data.qvel[:3], [0.05 / 0.02, 0.0, 0.0])
+    np.testing.assert_allclose(robot.data.qvel[3:6], [0.0, 0.0, 0.1 / 0.02], atol=1e-12)
+    np.testing.assert_allclose(robot.data.qvel[6:], [5.0, -10.0])
+    robot.frame = 2
+    q = np.array([0.2, 0.9, 0.5, *turned(0.7), 0.0, 0.0])
+    robot.data.qpos[:] = q
+    robot.update()
+    axes, next_axes = rotation(q[3:7]), rotation(turned(0.3))
+    here = q[:3] + axes @ [0.3, 0.0, 0.0]
+    there = np.array([0.15, 1.0, 0.33]) + next_axes @ [0.3, 0.0, 0.0]
+    positions = np.array([0.3, -0.6])
+    expected = [
+        positions - DEPLOYMENT.default_pose,
+        [5.0, -10.0],
+        axes.T @ (there - here),
+        (axes.T @ next_axes)[:, :2].ravel(),
+        [0.5, 0.6],
+    ]
+    found = robot.observe((0.0, 0.0, 0.0), np.array([0.5, 0.6]))
+    np.testing.assert_allclose(found, np.concatenate(expected), atol=1e-6)
+    about = np.array(DEPLOYMENT.default_pose)
+    if residual:
+        about = positions + np.array([5.0 / 30.0, -10.0 * 0.5 / 20.0])
+    action = np.array([0.2, -0.4])
+    np.testing.assert_allclose(robot.target(action), about + [0.1, -0.1], atol=1e-12)
+    joints, anchor = robot.motion_errors()
+    now = np.array([0.1, 1.0, 0.33]) + rotation(turned(0.2)) @ [0.3, 0.0, 0.0]
+    assert joints == pytest.approx(0.3) and not robot.finished
+    assert anchor == pytest.approx(np.linalg.norm(here - now), abs=1e-9)
+    robot.frame = 9
+    assert robot.finished
+    rest = robot.observe((0.0, 0.0, 0.0), np.zeros(2))
+    np.testing.assert_allclose(rest[2:4], 0.0)
+
+
+def test_replay_of_a_motion(tmp_path, files):
+    """It begins again at its end, and where the robot is too far from it."""
+    path, told = tmp_path / "p.onnx", tracked(frames=26)
+    state = jnp.zeros((2, Tracker.SIZE)), jnp.zeros(2)
+    about = export_policy(Affine(), state, Tracker(), path)
+    assert about.deployment == told == OnnxPolicy(path).metadata.deployment
+    found = replay(path, files(scene()), seconds=1)
+    assert np.isnan(found.velocity_error) and found.largest_anchor_error > 0.2
+    assert 0.01 < found.joint_error < found.largest_joint_error
+    high = OnnxPolicy(path)
+    high.metadata = about._replace(deployment=tracked(frames=26, height=2.0))
+    assert replay(high, files(scene()), seconds=1).falls > 0
+
+
+@pytest.mark.parametrize(
+    "change, text",
+    (
+        (dict(anchor="tail"), "no body 'tail'"),
+        (
+            dict(joint_velocities=((0.0, 0.0),)),
+            "`Deployment.reference.joint_velocities`",
+        ),
+        (dict(joint_positions=((0.0, 0.0),)), "at least two frames, got 1"),
+        (dict(root_poses=6 * ((np.nan,) * 7,)), "6 rows of 7 finite numbers"),
+    ),
+)
+def test_motions_that_do_not_fit(change, text, files):
+    told = DEPLOYMENT._replace(
+        observation=MOTION_PARTS, reference=motion()._replace(**change)
+    )
+    with pytest.raises(ValueError, match=text):
+        check_deployment(told)
+        MujocoRobot(files(scene()), told)
+    with pytest.raises(ValueError, match="has no free joint"):
+        MujocoRobot(files(scene(free="")), tracked())
+    with pytest.raises(ValueError, match="'reference_positions'.*needs a motion"):
+        check_deployment(tracked()._replace(reference=None))
 
 
 def test_policies_that_do_not_fit(files, tmp_path):

@@ -312,7 +312,8 @@ def replay_policy(
     seed: int = 0,
     video: str | None = None,
 ) -> None:
-    """Run a policy in MuJoCo C on the scene of a robot, and print how it tracks commands.
+    """Run a policy in MuJoCo C on the scene of a robot, and print how it tracks commands, or a
+    motion.
 
     Args:
         policy: ONNX file, written by `eqsim export`.
@@ -360,6 +361,10 @@ def _rows(found: Replay) -> list[tuple[str, str, str]]:
     velocity = found.velocity_error, found.largest_velocity_error
     yaw = found.yaw_error, found.largest_yaw_error
     names = "velocity error (m/s)", "yaw rate error (rad/s)"
+    if np.isfinite(found.joint_error):
+        names = "joint error (rad)", "anchor error (m)"
+        velocity = found.joint_error, found.largest_joint_error
+        yaw = found.anchor_error, found.largest_anchor_error
     show = lambda x: f"{x:.3g}" if np.isfinite(x) else "none"
     pairs = zip(names, (velocity, yaw))
     return [(name, show(mean), show(largest)) for name, (mean, largest) in pairs]

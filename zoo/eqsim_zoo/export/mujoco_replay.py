@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from eqsim.envs import Deployment, ObservationPart
+from eqsim.envs import Deployment, ObservationPart, Reference
 from eqsim.io.mjcf.mujoco_names import engine
 from eqsim.render import write_gif
 from eqsim.render.drawing import context
@@ -34,10 +34,17 @@ NOISE = {
     "joint_positions": 0.01,
     "joint_velocities": 1.5,
     "height_scan": 0.02,
+    "anchor_position": 0.05,
+    "anchor_orientation": 0.05,
 }
 """Half widths of the uniform noise at level 1, in the units of each part (Rudin et al.,
 *Learning to walk in minutes using massively parallel deep reinforcement learning*, 2022,
-table of observation noise)."""
+table of observation noise); of anchors, those of `MotionTracking`."""
+
+MOTION_HEIGHT, MOTION_TILT = 0.25, 0.8
+"""A robot that tracks a motion has fallen if the height of its anchor, m, or the vertical
+component of the z axis of its anchor differs by more from the motion (Liao et al.,
+*BeyondMimic*, 2025)."""
 
 
 class MujocoRobot:
@@ -74,6 +81,9 @@ class MujocoRobot:
         self.deployment, self._gait = deployment, gait
         self._offset = np.asarray(start, float)
         self.data = self._mujoco.MjData(self.model)
+        motion = deployment.reference
+        self._motion = None if motion is None else _Motion.of(motion, self._offset)
+        self.frame = 0
         self._find()
         self._check_phase()
         self.substeps = self._number_of_steps()
@@ -109,6 +119,9 @@ class MujocoRobot:
         imu = [deployment.imu] if deployment.imu else []
         sites = self._ids("site", imu, missing)
         joints = self._ids("joint", deployment.joints, missing)
+        motion = deployment.reference
+        anchor = [] if motion is None else [motion.anchor]
+        self._anchor = self._ids("body", anchor, missing)
         if missing:
             raise ValueError(
                 f"The policy does not fit {self._file!r}: {'; '.join(missing)}."
@@ -128,6 +141,12 @@ class MujocoRobot:
         free = int(self._mujoco.mjtJoint.mjJNT_FREE)
         self.floats = bool(first >= 0 and model.jnt_type[first] == free)
         self._free = model.jnt_qposadr[first] if self.floats else -1
+        self._free_qd = model.jnt_dofadr[first] if self.floats else -1
+        if motion is not None and not self.floats:
+            raise ValueError(
+                f"The policy tracks a motion of the root, but {deployment.root!r} of "
+                f"{self._file!r} has no free joint. Add `<freejoint/>`."
+            )
 
     def _ids(self, kind: str, names: Sequence[str], missing: list[str]) -> np.ndarray:
         """Return numbers of parts; describe those that are missing."""
@@ -229,7 +248,7 @@ class MujocoRobot:
     def reset(self) -> None:
         """Begin at the first keyframe, called `home` if there is one, or at the reference
         pose, at the place of the start, with the joints in the default pose and without
-        contact forces."""
+        contact forces; or in the first frame of the motion, with its velocities."""
         names = _names(self.model, "key")
         if names:
             frame = names.index("home") if "home" in names else 0
@@ -237,6 +256,10 @@ class MujocoRobot:
         else:
             self._mujoco.mj_resetData(self.model, self.data)
         self.data.qvel[:] = 0.0
+        self.frame = 0
+        if self._motion is not None:
+            self._begin_motion(self._motion)
+            return
         self.data.qpos[self._q] = self.deployment.default_pose
         self.drive(np.asarray(self.deployment.default_pose))
         if self.floats:
@@ -248,6 +271,45 @@ class MujocoRobot:
             self._mujoco.mj_forward(self.model, self.data)
         self._up = self.data.xmat[self.root].reshape(3, 3).T @ np.array([0.0, 0.0, 1.0])
         self._start_height = self.height()
+
+    def _begin_motion(self, motion: "_Motion") -> None:
+        """Enter the first frame of a motion; the velocity of the root is that to the next."""
+        root, joints = self._free, self._free_qd
+        self.data.qpos[root : root + 7] = motion.root[0]
+        self.data.qpos[self._q] = motion.joints[0]
+        self.data.qvel[self._qd] = motion.rates[0]
+        period = self.deployment.period
+        self.data.qvel[joints : joints + 3] = np.diff(motion.root[:2, :3], axis=0)[0]
+        self.data.qvel[joints : joints + 3] /= period
+        turn = np.zeros(3)
+        self._mujoco.mju_subQuat(turn, motion.root[1, 3:], motion.root[0, 3:])
+        self.data.qvel[joints + 3 : joints + 6] = turn / period
+        self.drive(motion.joints[0])
+        self._mujoco.mj_forward(self.model, self.data)
+
+    def target(self, action: np.ndarray) -> np.ndarray:
+        """Return the targets of the servos for an action, rad."""
+        deployment = self.deployment
+        about = np.asarray(deployment.default_pose)
+        if self._motion is not None and self._motion.residual:
+            joints, rates = self._motion.at(self.frame + 1)[:2]
+            lead = np.asarray(deployment.damping) / np.asarray(deployment.stiffness)
+            about = joints + lead * rates
+        return about + np.asarray(deployment.action_scale) * action
+
+    @property
+    def finished(self) -> bool:
+        """True in the last frame of the motion."""
+        return self._motion is not None and self.frame >= self._motion.last
+
+    def motion_errors(self) -> tuple[float, float]:
+        """Return the mean error of the joints, rad, and the distance of the anchor from that
+        of the motion, m, in this frame."""
+        assert self._motion is not None, "only for deployments with a reference"
+        joints, _, place, _ = self._motion.at(self.frame)
+        gap = self.data.qpos[self._q] - joints
+        away = self.data.xpos[self._anchor[0]] - place
+        return float(np.mean(np.abs(gap))), float(np.linalg.norm(away))
 
     def step(self, force: np.ndarray | None = None) -> None:
         """Take one physics step.
@@ -275,14 +337,20 @@ class MujocoRobot:
 
     def fallen(self) -> bool:
         """Return true if the root is tilted by more than 60 degrees from its orientation at
-        the start, its height above the ground is less than half of that there, or the
-        simulation has diverged."""
+        the start, its height above the ground is less than half of that there, its anchor is
+        far from the motion (`MOTION_HEIGHT`, `MOTION_TILT`), or the simulation has
+        diverged."""
         bad = self._mujoco.mjtWarning
         kinds = (bad.mjWARN_BADQPOS, bad.mjWARN_BADQVEL, bad.mjWARN_BADQACC)
         if any(self.data.warning[int(kind)].number for kind in kinds):
             return True
         if not self.floats:
             return False
+        if self._motion is not None:
+            _, _, place, axes = self._motion.at(self.frame)
+            height = abs(self.data.xpos[self._anchor[0]][2] - place[2])
+            tilt = abs(self._anchor_axes()[2, 2] - axes[2, 2])
+            return bool(height > MOTION_HEIGHT or tilt > MOTION_TILT)
         cosine = (self.data.xmat[self.root].reshape(3, 3) @ self._up)[2]
         return bool(cosine < 0.5 or self.height() < 0.5 * self._start_height)
 
@@ -358,6 +426,7 @@ class MujocoRobot:
             "joint_velocities": self.joint_velocities(),
             "last_action": last_action,
             "height_scan": self.height_scan(),
+            **self._of_motion(),
         }
         parts = []
         for part in self.deployment.observation:
@@ -366,10 +435,70 @@ class MujocoRobot:
             parts.append(part.scale * (value + noise(part)))
         return np.concatenate(parts).astype(np.float32)
 
+    def _anchor_axes(self) -> np.ndarray:
+        return self.data.xmat[self._anchor[0]].reshape(3, 3)
+
+    def _of_motion(self) -> dict[str, np.ndarray]:
+        """Return the parts of an observation that describe the next frame of the motion."""
+        if self._motion is None:
+            return {}
+        joints, rates, place, axes = self._motion.at(self.frame + 1)
+        here = self._anchor_axes()
+        return {
+            "reference_positions": joints - np.asarray(self.deployment.default_pose),
+            "reference_velocities": rates,
+            "anchor_position": here.T @ (place - self.data.xpos[self._anchor[0]]),
+            "anchor_orientation": (here.T @ axes)[:, :2].ravel(),
+        }
+
     def _phases(self, number: int) -> np.ndarray:
         """Return cosines and sines of phases that are evenly spaced over a cycle."""
         angles = 2 * np.pi * (self._gait * self.data.time + np.arange(number) / number)
         return np.concatenate([np.cos(angles), np.sin(angles)])
+
+
+class _Motion(NamedTuple):
+    """A motion as arrays, with a row per frame.
+
+    - `joints`, `rates`: positions and velocities of the joints.
+    - `place`, `axes`: positions and orientation matrices of the anchor.
+    - `root`: poses of the root.
+    """
+
+    joints: np.ndarray
+    rates: np.ndarray
+    place: np.ndarray
+    axes: np.ndarray
+    root: np.ndarray
+    residual: bool
+
+    @staticmethod
+    def of(reference: Reference, offset: np.ndarray) -> "_Motion":
+        """Convert a reference, moved by an offset."""
+        joints, rates, anchor, root = (
+            np.asarray(rows, float)
+            for rows in (
+                reference.joint_positions,
+                reference.joint_velocities,
+                reference.anchor_poses,
+                reference.root_poses,
+            )
+        )
+        root[:, :3] += offset
+        place, axes = anchor[:, :3] + offset, anchor[:, 3:].reshape(-1, 3, 3)
+        return _Motion(joints, rates, place, axes, root, reference.residual)
+
+    @property
+    def last(self) -> int:
+        """Number of the last frame."""
+        return len(self.joints) - 1
+
+    def at(self, frame: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return positions and velocities of joints, and position and orientation of the
+        anchor; after the last frame, the motion rests there."""
+        k = min(frame, self.last)
+        rates = self.rates[k] if frame <= self.last else np.zeros_like(self.rates[k])
+        return self.joints[k], rates, self.place[k], self.axes[k]
 
 
 def _names(model: Any, kind: str) -> list[str]:
@@ -409,6 +538,9 @@ class Replay(NamedTuple):
     - `distance`: horizontal distance of the root from its last start, m.
     - `saturation`: share of joints and physics steps with the largest torque.
     - `power`: mean of the sum of absolute mechanical powers of the joints, W.
+    - `joint_error`, `largest_joint_error`: mean and maximum over control steps of the mean
+        error of the joints, for policies that track a motion, rad; NaN for others.
+    - `anchor_error`, `largest_anchor_error`: of the position of the anchor, m.
     """
 
     seconds: float
@@ -420,6 +552,10 @@ class Replay(NamedTuple):
     distance: float
     saturation: float
     power: float
+    joint_error: float = np.nan
+    largest_joint_error: float = np.nan
+    anchor_error: float = np.nan
+    largest_anchor_error: float = np.nan
 
 
 def replay(
@@ -439,8 +575,8 @@ def replay(
 ) -> Replay:
     """Run a policy in MuJoCo C on the scene of a robot.
 
-    The observation is built from MuJoCo's data as the deployment in the file says. Extra:
-    `export`.
+    The observation is built from MuJoCo's data as the deployment in the file says. A policy
+    that tracks a motion begins in its first frame, and again at its end. Extra: `export`.
 
     **Arguments:**
 
@@ -520,23 +656,20 @@ def _run(
     frames: "_Frames | None",
 ) -> Replay:
     deployment, step = robot.deployment, robot.model.opt.timestep
-    pose, scale = (
-        np.asarray(deployment.default_pose),
-        np.asarray(deployment.action_scale),
-    )
     number = max(1, round(seconds / deployment.period))
     delay = round(latency / step)
     observes = any(part.name == "command" for part in deployment.observation)
-    errors, saturated, power = [], [], []
+    errors, gaps, saturated, power = [], [], [], []
     falls, tick, begun = 0, 0, 0
     place = lambda: robot.data.xpos[robot.root][:2].copy()
     start = place()
     runner.reset()
-    action, pending = np.zeros(len(pose)), deque[tuple[int, np.ndarray]]()
+    rest = np.zeros(len(deployment.joints))
+    action, pending = rest, deque[tuple[int, np.ndarray]]()
     for _ in range(number):
         obs = robot.observe(command, action, disturbances.noise)
         action = np.asarray(runner.act(obs), float)
-        pending.append((tick + delay, pose + scale * action))
+        pending.append((tick + delay, robot.target(action)))
         for _ in range(robot.substeps):
             while pending and pending[0][0] <= tick:
                 robot.drive(pending.popleft()[1])
@@ -546,25 +679,34 @@ def _run(
             power.append(np.sum(np.abs(torques * robot.joint_velocities())))
             tick += 1
         robot.update()
+        robot.frame += 1
         if frames is not None:
             frames.add(tick * step)
-        if robot.fallen():
-            falls, begun = falls + 1, tick
+        fallen = robot.fallen()
+        if deployment.reference is not None and not fallen:
+            gaps.append(robot.motion_errors())
+        if fallen or robot.finished:
+            falls, begun = falls + fallen, tick
             robot.reset()
             start = place()
             runner.reset()
-            action = np.zeros(len(pose))
+            action = rest
             pending.clear()
         elif observes and (tick - begun) * step > SETTLING:
             angular, linear = np.split(robot.velocity(), 2)
             gap = np.hypot(linear[0] - command[0], linear[1] - command[1])
             errors.append((gap, abs(angular[2] - command[2])))
-    table = np.asarray(errors) if errors else np.full((1, 2), np.nan)
-    mean, largest = table.mean(axis=0), table.max(axis=0)
-    tracking = float(mean[0]), float(largest[0]), float(mean[1]), float(largest[1])
     shares = float(np.mean(saturated)), float(np.mean(power))
     away = float(np.hypot(*(place() - start)))
-    return Replay(number * deployment.period, *tracking, falls, away, *shares)
+    time = number * deployment.period
+    return Replay(time, *_means(errors), falls, away, *shares, *_means(gaps))
+
+
+def _means(pairs: list[tuple[float, float]]) -> tuple[float, float, float, float]:
+    """Return mean and maximum of each of two columns; NaN without rows."""
+    table = np.asarray(pairs) if pairs else np.full((1, 2), np.nan)
+    mean, largest = table.mean(axis=0), table.max(axis=0)
+    return float(mean[0]), float(largest[0]), float(mean[1]), float(largest[1])
 
 
 class _Frames:

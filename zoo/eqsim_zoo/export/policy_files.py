@@ -15,7 +15,7 @@ import numpy as np
 
 from eqsim import AbstractAgent, AbstractEnv
 from eqsim.bridges import check_type
-from eqsim.envs import check_deployment, Deployment, ObservationPart
+from eqsim.envs import check_deployment, Deployment, ObservationPart, Reference
 from eqsim.wrappers import deployment_of
 
 from ..runs.folders import env_name
@@ -84,7 +84,9 @@ def encoded(about: PolicyMetadata) -> dict[str, Any]:
     values = None
     if deployment is not None:
         parts = [part._asdict() for part in deployment.observation]
-        values = deployment._asdict() | {"observation": parts}
+        motion = deployment.reference
+        reference = None if motion is None else motion._asdict()
+        values = deployment._asdict() | {"observation": parts, "reference": reference}
     start = {name: x.tolist() for name, x in about.start.items()}
     return {
         "format": FORMAT,
@@ -145,6 +147,10 @@ def _deployment(values: dict[str, Any]) -> Deployment:
     }
     fixed["observation"] = tuple(ObservationPart(**x) for x in values["observation"])
     fixed["scan"] = tuple((float(x), float(y)) for x, y in values.get("scan", ()))
+    if values.get("reference") is not None:
+        rows = lambda x: tuple(map(tuple, x)) if isinstance(x, list) else x
+        motion: dict[str, Any] = {k: rows(x) for k, x in values["reference"].items()}
+        fixed["reference"] = Reference(**motion)
     found = Deployment(**fixed)
     check_deployment(found)
     return found
