@@ -49,6 +49,7 @@ class Family:
         arrays are the columns.
     - `by_case`: true if each robot has a row and each array a column.
     - `change`: function that changes each robot after it was loaded.
+    - `eps`: steps of the finite differences.
     """
 
     title: str
@@ -61,6 +62,7 @@ class Family:
     sensors: bool = False
     by_case: bool = False
     change: Callable[[System], System] = lambda sys: sys
+    eps: tuple[float, float] = (1e-6, 4e-6)
 
 
 class Table(NamedTuple):
@@ -80,7 +82,7 @@ def tabulate(family: Family, pipeline: AbstractPipeline) -> Table:
         elements = _elements_of(sys, family, isinstance(pipeline, Generalized))
         output = sensor_values if family.sensors else None
         step = Derivatives(sys, states(sys, places), pipeline, output)
-        found = step.compare(elements=elements)[0]
+        found = step.compare(eps=family.eps, elements=elements)[0]
         # Programs of finished robots only take memory.
         jax.clear_caches()
         for x in found:
@@ -222,147 +224,187 @@ _ABOUT_CONTACTS = (
     "A free body with spheres of condim 1, 3, 4 and 6 above a plane; the sphere with condim "
     "6 also touches through an explicit pair."
 )
-FAMILIES = {
-    f"contacts-{cone}": Family(
-        f"Contacts: {cone} cone",
-        _ABOUT_CONTACTS,
-        {cone: models.CONTACTS.format(cone)},
-        models.touching,
-        _CONTACT_PARTS,
-    )
-    for cone in ("pyramidal", "elliptic")
-} | {
-    "contact-pairs": Family(
-        "Contacts: pairs",
-        "The same body with condim 1 and 3 only.",
-        {
-            "": models.CONTACTS.format("pyramidal")
-            .replace('"4"', '"3"')
-            .replace('"6"', '"3"')
-        },
-        models.touching,
-        _CONTACT_PARTS,
-        pipelines=EVERY[1:],
-    ),
-    "shapes": Family(
-        "Contacts: shapes",
-        "A free shape and a fixed shape, for each pair of kinds. Largest error over three "
-        "states: apart but within the margin, touching, and deep penetration.",
-        models.shapes(),
-        models.meeting,
-        ("geoms.pos", "geoms.quat", "geoms.size", "meshes.", "height_fields."),
-        by_case=True,
-    ),
-    "joints": Family(
-        "Joints: limits, dry friction, springs",
-        "A ball joint, a hinge and a slide with limits, dry friction, polynomial springs "
-        "and dampers, and ranges of actuator forces.",
-        {"": models.JOINTS},
-        models.limits,
-        ("joints.",),
-        ("joints.",),
-        EVERY,
-    ),
-    "equality": Family(
-        "Equality constraints",
-        "Welds, connects, and couplings of joints and tendons; a mocap body holds a box.",
-        {"": models.EQUALITY},
-        models.coupled,
-        ("equalities.", "sites.", "links.pos", "links.quat", "tendons.coef"),
-        ("equalities.", "links.pos", "links.quat"),
-    ),
-    "tendons": Family(
-        "Tendons",
-        "Fixed tendons, and spatial tendons that wrap around spheres and cylinders, also on "
-        "a given side and inside; with pulleys, springs, dampers, armature, limits and dry "
-        "friction.",
-        {"": models.TENDONS},
-        models.strung,
-        ("tendons.", "sites.", "geoms."),
-        ("tendons.stiffness", "tendons.spring", "tendons.armature", "tendons.range"),
-    ),
-    "tendon-springs": Family(
-        "Tendons: springs",
-        "Springs and dampers of a fixed tendon and of a spatial tendon with a pulley.",
-        {"": models.TENDON_SPRINGS},
-        models.moving,
-        ("tendons.", "sites.", "geoms."),
-        pipelines=EVERY[1:],
-    ),
-    "transmissions": Family(
-        "Actuators: transmissions",
-        "One actuator per kind of transmission, on three links, one of which touches a "
-        "plane.",
-        {"": models.TRANSMISSIONS},
-        models.driven,
-        ("actuators.", "sites."),
-        ("actuators.gear", "actuators.damping", "actuators.armature"),
-    ),
-    "laws": Family(
-        "Actuators: laws",
-        "Affine laws, filters, integrators, muscles, DC motors and PID servos, with ranges "
-        "of controls, activations and forces.",
-        {"": models.LAWS},
-        models.driven,
-        ("actuators.",),
-    ),
-    "joint-actuators": Family(
-        "Actuators on joints",
-        "Several laws on a hinge and a ball joint.",
-        {"": models.JOINT_ACTUATORS},
-        models.driven,
-        ("actuators.", "joints.force_range"),
-        pipelines=EVERY[1:],
-    ),
-    "actuator-models": Family(
-        "Actuators: attached models",
-        "Delay, filter, backlash, friction, lag, torque-speed limit, servo and networks, on "
-        "motors of two hinges, with the integrator `implicitfast`.",
-        {"": models.ATTACHED},
-        models.moving,
-        ("actuator_models",),
-        change=_with_models,
-    ),
-    "integrators": Family(
-        "Integrators",
-        "A free body, and a chain with actuators, a limit and a tendon, in a fluid. Largest "
-        "error over four states, at rest and moving.",
-        _INTEGRATORS,
-        models.moving,
-        (
-            *(
-                "links.mass",
-                "links.inertia",
-                "joints.",
-                "actuators.",
-                "tendons.damping",
+FAMILIES = (
+    {
+        f"contacts-{cone}": Family(
+            f"Contacts: {cone} cone",
+            _ABOUT_CONTACTS,
+            {cone: models.CONTACTS.format(cone)},
+            models.touching,
+            _CONTACT_PARTS,
+        )
+        for cone in ("pyramidal", "elliptic")
+    }
+    | {
+        f"adhesion-{cone}": Family(
+            f"Contacts: adhesion and moving surfaces, {cone} cone",
+            "The same spheres and a floor with `surfacevel`, `adhesion` and `gap`; the explicit "
+            "pair adheres as well.",
+            {cone: models.ADHESION.format(cone)},
+            models.adhering,
+            _CONTACT_PARTS,
+        )
+        for cone in ("pyramidal", "elliptic")
+    }
+    | {
+        f"noslip-{cone}": Family(
+            f"Contacts: friction without slip, {cone} cone",
+            "Balls with condim 3, 4 and 6 above a plane, and a joint and a tendon with dry friction, "
+            "with the noslip solver.",
+            {cone: models.NOSLIP.format(cone)},
+            models.held,
+            (*_CONTACT_PARTS, "joints.frictionloss", "tendons.frictionloss"),
+            # Friction is stiff, so results are rounded to about 1e-10.
+            eps=(2e-5, 8e-5),
+        )
+        for cone in ("pyramidal", "elliptic")
+    }
+    | {
+        "contact-pairs": Family(
+            "Contacts: pairs",
+            "The same body with condim 1 and 3 only.",
+            {
+                "": models.CONTACTS.format("pyramidal")
+                .replace('"4"', '"3"')
+                .replace('"6"', '"3"')
+            },
+            models.touching,
+            _CONTACT_PARTS,
+            pipelines=EVERY[1:],
+        ),
+        "shapes": Family(
+            "Contacts: shapes",
+            "A free shape and a fixed shape, for each pair of kinds. Largest error over three "
+            "states: apart but within the margin, touching, and deep penetration.",
+            models.shapes(),
+            models.meeting,
+            ("geoms.pos", "geoms.quat", "geoms.size", "meshes.", "height_fields."),
+            by_case=True,
+        ),
+        "joints": Family(
+            "Joints: limits, dry friction, springs",
+            "A ball joint, a hinge and a slide with limits, dry friction, polynomial springs "
+            "and dampers, and ranges of actuator forces.",
+            {"": models.JOINTS},
+            models.limits,
+            ("joints.",),
+            ("joints.",),
+            EVERY,
+        ),
+        "equality": Family(
+            "Equality constraints",
+            "Welds, connects, and couplings of joints and tendons; a mocap body holds a box.",
+            {"": models.EQUALITY},
+            models.coupled,
+            ("equalities.", "sites.", "links.pos", "links.quat", "tendons.coef"),
+            ("equalities.", "links.pos", "links.quat"),
+        ),
+        "tendons": Family(
+            "Tendons",
+            "Fixed tendons, and spatial tendons that wrap around spheres and cylinders, also on "
+            "a given side and inside; with pulleys, springs, dampers, armature, limits and dry "
+            "friction.",
+            {"": models.TENDONS},
+            models.strung,
+            ("tendons.", "sites.", "geoms."),
+            (
+                "tendons.stiffness",
+                "tendons.spring",
+                "tendons.armature",
+                "tendons.range",
             ),
-            *("tendons.armature", "density", "viscosity", "wind", "gravity", "dt"),
         ),
-    ),
-    "sensors": Family(
-        "Sensors",
-        "Values of one sensor of each kind, on a floating robot that touches a plane and "
-        "exceeds a joint limit and a tendon limit. Largest error over three states.",
-        {"": models.sensors()},
-        models.sensed,
-        ("links.", "joints.", "geoms.", "sites.", "tendons.", "actuators.", "sensors."),
-        sensors=True,
-    ),
-    "medium": Family(
-        "Medium",
-        "Ellipsoids and an inertia box in a moving fluid.",
-        {"": models.MEDIUM},
-        models.moving,
-        (
-            "density",
-            "viscosity",
-            "wind",
-            "geoms.fluid",
-            "geoms.size",
-            "geoms.pos",
-            "links.",
+        "tendon-springs": Family(
+            "Tendons: springs",
+            "Springs and dampers of a fixed tendon and of a spatial tendon with a pulley.",
+            {"": models.TENDON_SPRINGS},
+            models.moving,
+            ("tendons.", "sites.", "geoms."),
+            pipelines=EVERY[1:],
         ),
-        pipelines=EVERY,
-    ),
-}
+        "transmissions": Family(
+            "Actuators: transmissions",
+            "One actuator per kind of transmission, on three links, one of which touches a "
+            "plane.",
+            {"": models.TRANSMISSIONS},
+            models.driven,
+            ("actuators.", "sites."),
+            ("actuators.gear", "actuators.damping", "actuators.armature"),
+        ),
+        "laws": Family(
+            "Actuators: laws",
+            "Affine laws, filters, integrators, muscles, DC motors and PID servos, with ranges "
+            "of controls, activations and forces.",
+            {"": models.LAWS},
+            models.driven,
+            ("actuators.",),
+        ),
+        "joint-actuators": Family(
+            "Actuators on joints",
+            "Several laws on a hinge and a ball joint.",
+            {"": models.JOINT_ACTUATORS},
+            models.driven,
+            ("actuators.", "joints.force_range"),
+            pipelines=EVERY[1:],
+        ),
+        "actuator-models": Family(
+            "Actuators: attached models",
+            "Delay, filter, backlash, friction, lag, torque-speed limit, servo and networks, on "
+            "motors of two hinges, with the integrator `implicitfast`.",
+            {"": models.ATTACHED},
+            models.moving,
+            ("actuator_models",),
+            change=_with_models,
+        ),
+        "integrators": Family(
+            "Integrators",
+            "A free body, and a chain with actuators, a limit and a tendon, in a fluid. Largest "
+            "error over four states, at rest and moving.",
+            _INTEGRATORS,
+            models.moving,
+            (
+                *(
+                    "links.mass",
+                    "links.inertia",
+                    "joints.",
+                    "actuators.",
+                    "tendons.damping",
+                ),
+                *("tendons.armature", "density", "viscosity", "wind", "gravity", "dt"),
+            ),
+        ),
+        "sensors": Family(
+            "Sensors",
+            "Values of one sensor of each kind, on a floating robot that touches a plane and "
+            "exceeds a joint limit and a tendon limit. Largest error over three states.",
+            {"": models.sensors()},
+            models.sensed,
+            (
+                "links.",
+                "joints.",
+                "geoms.",
+                "sites.",
+                "tendons.",
+                "actuators.",
+                "sensors.",
+            ),
+            sensors=True,
+        ),
+        "medium": Family(
+            "Medium",
+            "Ellipsoids and an inertia box in a moving fluid.",
+            {"": models.MEDIUM},
+            models.moving,
+            (
+                "density",
+                "viscosity",
+                "wind",
+                "geoms.fluid",
+                "geoms.size",
+                "geoms.pos",
+                "links.",
+            ),
+            pipelines=EVERY,
+        ),
+    }
+)

@@ -31,6 +31,42 @@ CONTACTS = """
   </contact>
 </mujoco>"""
 
+# The same spheres and a moving floor that adhere, some beyond their margin.
+ADHESION = (
+    CONTACTS.replace(
+        'solmix="2"/>',
+        'solmix="2" surfacevel=".3 .2 .1 .2 .1 .5" adhesion="1.5" gap=".01"/>',
+    )
+    .replace('friction=".8"/>', 'friction=".8" adhesion="2" gap=".005"/>')
+    .replace('friction=".7 .03 .1"/>', 'friction=".7 .03 .1" surfacevel=".2 0 0 .3"/>')
+    .replace('margin=".002"', 'margin=".002" adhesion="3" gap=".012"')
+)
+
+# Balls that touch with every contact dimension, one by an explicit pair, and an arm whose
+# joint and tendon have dry friction, without slip. Contacts of one body would share friction,
+# and hold it against each other, with kinks where one of them starts to slip.
+NOSLIP = """
+<mujoco>
+  <option timestep=".004" cone="{}" impratio="1.5" noslip_iterations="3"/>
+  <default><geom solimp=".8 .95 .01 .5 2" mass=".5"/></default>
+  <worldbody>
+    <geom name="floor" type="plane" size="1 1 1" friction=".5 .02 .01" solref=".03 .9"
+      solmix="2"/>
+    <body pos="0 0 .1"><freejoint/><geom size=".1" condim="3" friction=".8"/>
+      <body pos="0 0 .3"><joint name="hinge" axis="0 1 .1" frictionloss=".4"/>
+        <geom size=".05" pos=".1 0 0" contype="0" conaffinity="0"/>
+        <body pos=".2 0 0"><joint name="elbow" axis="1 1 0"/>
+          <geom size=".05" pos="0 .1 0" contype="0" conaffinity="0"/></body></body></body>
+    <body pos=".5 0 .1"><freejoint/><geom size=".1" condim="4" friction=".7 .03 .1"/></body>
+    <body pos="0 .5 .1"><freejoint/><geom name="pair" size=".1"/></body>
+  </worldbody>
+  <contact><pair geom1="floor" geom2="pair" condim="6" friction=".5 .4 .02 .01 .02"
+    solref=".02 1.1" solreffriction=".03 1" margin=".002" solimp=".8 .95 .01 .5 2"/>
+  </contact>
+  <tendon><fixed frictionloss=".1"><joint joint="hinge" coef="1"/>
+    <joint joint="elbow" coef="-.5"/></fixed></tendon>
+</mujoco>"""
+
 _SHAPES = {
     "plane": 'size="1 1 1"',
     "hfield": 'hfield="hills"',
@@ -468,6 +504,46 @@ def touching(model):
         "just before contact": at(0.1 + hair, falling),
         "just after": at(0.1 - hair, falling),
         "near the apex": at(0.1 - 2e-4, [1e-3, 0, 0.13, 0, 0, 0]),
+    }
+
+
+def adhering(model):
+    """Return states of the same spheres on a floor that pulls and moves: at rest relative
+    to the world, carried along, sliding, and beyond the margin, but within the gap."""
+    data = mujoco.MjData(model)
+    data.qpos[2] = 0.1
+    for _ in range(400):
+        mujoco.mj_step(model, data)
+    place = data.qpos.copy()
+    qd, push = data.qvel.copy(), np.array([0.3, 0.1, -0.3, 0.2, 0.1, -0.3])
+    higher = lambda height: place + height * np.eye(7)[2]
+    return {
+        "free flight": (higher(0.4), push),
+        "at rest": (place, np.zeros(6)),
+        "carried": (place, qd),
+        "sliding": (higher(-0.001), np.array([3.0, 2.0, 0, 0.2, 0.1, 0.3])),
+        "within the gap": (higher(0.0035), push),
+        "pulled back": (higher(0.001), -0.3 * push),
+    }
+
+
+def held(model):
+    """Return states of balls on a floor that friction holds or not, and of an arm on one."""
+    starts = [model.jnt_qposadr[k] + 2 for k in np.flatnonzero(model.jnt_type == 0)]
+
+    def at(height, scale, qd=(1.0, 0.5, -0.3, 0.2, 0.1, -0.3)):
+        q, speeds = model.qpos0.copy(), np.tile([0.4, -0.7, *qd], 3)[2:]
+        q[starts] = height
+        return q, scale * speeds[: model.nv]
+
+    return {
+        "free flight": at(0.3, 1.0),
+        "at rest": at(0.0985, 0.0),
+        "sticking": at(0.0985, 1e-3),
+        "sliding": at(0.0985, 1.0),
+        "spinning": at(0.0985, 1.0, (0, 0, 0, 0, 0, 4.0)),
+        "rolling": at(0.0985, 1.0, (0.2, 0.1, 0, -1.0, 2.0, 0)),
+        "just after contact": at(0.1 - 5e-4, 1.0),
     }
 
 
