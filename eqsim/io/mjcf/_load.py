@@ -18,6 +18,7 @@ from ._read_bodies import (
     read_links,
     read_meshes,
     read_pairs,
+    with_override,
 )
 from ._read_elements import read_equalities, read_sensors, read_sites, read_tendons
 from ._support import check_ignored, check_supported
@@ -62,6 +63,7 @@ def load_mjcf(
     check_count("height_field_contacts", height_field_contacts)
     ignored = check_ignored(ignore)
     label, model, warnings = compile_source(source, assets)
+    model = with_override(model)
     flags = read_flags(model)
     contacts = find_contacts(model, flags)
     notes = check_supported(label, model, flags, contacts, ignored)

@@ -1,5 +1,6 @@
 """Reading of bodies, joints, geoms with colors, contact pairs, meshes and height fields."""
 
+import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,6 +100,26 @@ class Contacts(NamedTuple):
     has_gaps: bool
     adheres: bool
     uses_gaps: bool
+
+
+def with_override(model: Any) -> Any:
+    """Return a `mujoco.MjModel` in which geoms and pairs have the contact parameters that
+    the flag `override` gives to all contacts: a copy, or the same without the flag."""
+    if not overrides(model):
+        return model
+    model, option = copy.copy(model), model.opt
+    model.geom_margin[:] = 0.5 * option.o_margin
+    model.geom_solref[:], model.geom_solimp[:] = option.o_solref, option.o_solimp
+    model.geom_friction[:] = option.o_friction[[0, 2, 3]]
+    model.pair_margin[:], model.pair_friction[:] = option.o_margin, option.o_friction
+    model.pair_solref[:], model.pair_solimp[:] = option.o_solref, option.o_solimp
+    model.pair_solreffriction[:] = option.o_solref
+    return model
+
+
+def overrides(model: Any) -> bool:
+    """Test if the flag `override` is set."""
+    return bool(model.opt.enableflags & int(engine().mjtEnableBit.mjENBL_OVERRIDE))
 
 
 def find_contacts(model: Any, flags: Flags) -> Contacts:

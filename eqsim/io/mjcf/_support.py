@@ -16,7 +16,7 @@ from ..._errors import listed
 from ...model import GeomKind, Integrator
 from ...model.pairs import touching_kinds
 from ._read_actuators import idle_actuators
-from ._read_bodies import Contacts
+from ._read_bodies import Contacts, overrides
 from ._read_elements import hidden_shapes, problems, simulated_equalities
 from ._table import attribute_list
 from .mujoco_names import described, engine, Flags, kind_names
@@ -208,6 +208,16 @@ def _enabled(m: Any, *names: str) -> list[str]:
     return [f'{x}="enable"' for x in names if m.opt.enableflags & number(x)]
 
 
+def _other_flags(m: Any, flags: Flags, contacts: Contacts) -> list[str]:
+    """Find enabled flags without support, and overriding friction of shapes, which have one
+    coefficient for both tangents and one for rolling, with several."""
+    found = _enabled(m, "diagexact", "ipc", "speculative")
+    several = np.any(m.opt.o_friction[[0, 3]] != m.opt.o_friction[[1, 4]])
+    if overrides(m) and several and np.any(contacts.pairs[:, 2] < 0):
+        found.append('override="enable" with unequal numbers of `o_friction`')
+    return found
+
+
 def _other_detectors(m: Any, flags: Flags, contacts: Contacts) -> list[str]:
     """Find disabled flags of collisions that change contacts of the model.
 
@@ -293,7 +303,8 @@ _SUPPORTED: dict[str, str] = {
     ),
     "flag": (
         f"`constraint`, {', '.join(f'`{name}`' for name in Flags._fields)}; "
-        "`actuatorgroupdisable`."
+        "`actuatorgroupdisable`; `override` with `o_margin`, `o_solref`, `o_solimp`, "
+        "`o_friction`, which become parameters of shapes and pairs."
     ),
     "keyframe": (
         f"{attribute_list('key')}, by name: `sys.keyframe(name)`, "
@@ -456,13 +467,7 @@ _REFUSED: dict[str, tuple] = {
         lambda m, flags, contacts: m.geom_plugin >= 0,
     ),
     "integrator": ("set it to implicitfast.", "", _other_integrators),
-    "flag": (
-        _DEFAULT,
-        "",
-        lambda m, flags, contacts: _enabled(
-            m, "override", "diagexact", "ipc", "speculative"
-        ),
-    ),
+    "flag": (_DEFAULT, "", _other_flags),
     "flag for the collision of convex shapes": (
         "leave it at its default; `nativeccd` and `multiccd` matter unless all pairs have a "
         "closed form.",

@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 import pytest
 from helpers import tree_allclose
+from trajectories import converged, expected, follow
 
 from eqsim import Generalized, Positional, Spring
 from eqsim.io import load_mjcf, write_mjcf
@@ -239,6 +240,39 @@ def test_no_passive_forces_at_all():
     assert not sys.has_fluid and float(sys.density) == 0
     assert sys.links.gravity_compensation.tolist() == [0]
     assert load_mjcf(FLAGGED.format("spring")).has_fluid
+
+
+OVERRIDDEN = """
+<mujoco>
+  <option cone="elliptic" o_margin=".004" o_solref=".03 .8" o_solimp=".8 .95 .01 .5 2"
+    o_friction="{} .02 .01 .01"><flag override="enable"/></option>
+  <default><geom solref="-900 -40" solmix="2" condim="6"/></default>
+  <worldbody><geom name="floor" type="plane" size="1 1 1" friction=".1"/>
+    <body pos="0 0 .102"><freejoint/><geom name="ball" size=".1" margin=".05"/>
+      <body pos="0 0 .2"><joint axis="0 1 0"/><geom size=".05" pos=".05 0 0" contype="0"
+        conaffinity="0"/></body></body>
+    {}</worldbody>
+  <contact><pair geom1="floor" geom2="ball" condim="4" solreffriction=".1 1"/></contact>
+</mujoco>"""
+BOX = '<body pos=".6 0 .1"><freejoint/><geom type="box" size=".1 .1 .1"/></body>'
+
+
+@pytest.mark.parametrize(("friction", "more"), ((".4 .4", BOX), (".4 .1", "")))
+def test_override(friction, more):
+    """All contacts have the parameters of the option, as in MuJoCo; no other is changed."""
+    text = OVERRIDDEN.format(friction, more)
+    sys, model = load_mjcf(text), converged(mujoco.MjModel.from_xml_string(text))
+    data = mujoco.MjData(model)
+    data.qvel[:2] = 0.5, 0.3
+    data.qvel[-6:-3] = 0.6, -0.2, 0.1
+    plain = load_mjcf(text.replace("enable", "disable"))
+    found, others = follow(sys, [data], 40), follow(plain, [data], 40)
+    again = follow(load_mjcf(write_mjcf(sys)), [data], 40)
+    wanted = expected(model, [data], 40)
+    np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(again, wanted, rtol=1e-8, atol=1e-8)
+    assert np.max(np.abs(others - wanted)) > 1e-3
+    assert model.geom_margin[1] == 0.05 and not sys.notes
 
 
 def test_actuator_group_is_switched_off():

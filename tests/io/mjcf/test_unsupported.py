@@ -98,7 +98,10 @@ REFUSED = {
         'flex "rope"',
     ),
     "discrete": ({"option": 'integrator="discrete"'}, 'integrator "discrete"'),
-    "override": ({"flag": '<flag override="enable"/>'}, 'flag override="enable"'),
+    "override": (
+        {"flag": '<flag override="enable"/>', "option": 'o_friction="1 .5 .1 .1 .1"'},
+        'override="enable" with unequal numbers',
+    ),
     "diagexact": ({"flag": '<flag diagexact="enable"/>'}, 'flag diagexact="enable"'),
     "speculative": (
         {"flag": '<flag speculative="enable"/>'},
