@@ -249,8 +249,8 @@ FAMILIES = (
     | {
         f"noslip-{cone}": Family(
             f"Contacts: friction without slip, {cone} cone",
-            "Balls with condim 3, 4 and 6 above a plane, and a joint and a tendon with dry friction, "
-            "with the noslip solver.",
+            "Balls with condim 3, 4 and 6 above a plane, and a joint and a tendon with dry "
+            "friction, with the noslip solver.",
             {cone: models.NOSLIP.format(cone)},
             models.held,
             (*_CONTACT_PARTS, "joints.frictionloss", "tendons.frictionloss"),
