@@ -4,7 +4,7 @@
 python benchmarks/learn.py --steps 2e6 --seeds 2
 ```
 
-Evaluations use 64 episodes with the mean action. For comparison, the table includes
+Evaluations use 64 episodes (`--episodes`) with the mean action. For comparison, the table includes
 uniform and zero actions. The last columns are means of reward terms over all steps, as
 fractions of their largest values.
 """
@@ -24,6 +24,7 @@ from eqsim_playground import HumanoidShaping, Kicks, ppo_settings
 import eqsim
 import eqsim_zoo
 from eqsim_zoo.blocks import Vectors
+from eqsim_zoo.export import export_policy
 
 
 class Stage(NamedTuple):
@@ -32,6 +33,8 @@ class Stage(NamedTuple):
     - `share`: share of the steps of the run.
     - `settings`: changes of the settings of PPO.
     - `options`: options of the task.
+    - `commands`: probability of a command to stand, and time between commands, s; None for
+        those of the task.
     - `shaping`: options of `HumanoidShaping`; None to train with published rewards.
     - `log_std`: change of the logarithm of the standard deviation of actions before it.
     """
@@ -39,6 +42,7 @@ class Stage(NamedTuple):
     share: float = 1.0
     settings: dict[str, Any] = {}
     options: dict[str, Any] = {}
+    commands: tuple[float, float] | None = None
     shaping: dict[str, float] | None = None
     log_std: float = 0.0
 
@@ -192,6 +196,10 @@ def evaluate(env, policy, length: int, names: tuple[str, ...], episodes: int = 6
 def training_env(name: str, stage: Stage):
     """Return the environment of a stage. Fewer time steps in a control step are longer."""
     env: Any = eqsim.make(name, **OPTIONS.get(name, {}) | stage.options)
+    if stage.commands is not None:
+        where = lambda e: (e.commands.standing, e.commands.time)
+        typed = [jnp.asarray(x, env.sys.dt.dtype) for x in stage.commands]
+        env = eqx.tree_at(where, env, tuple(typed))
     if "frame_skip" in stage.options:
         ratio = eqsim.make(name).frame_skip / env.frame_skip
         env = eqx.tree_at(lambda e: e.sys.dt, env, env.sys.dt * ratio)
@@ -219,7 +227,7 @@ def main() -> None:
     largest = np.array([float(vars(env.weights)[term]) * scale for term in terms])
 
     def row(policy, label, steps):
-        returns, lengths, means = evaluate(env, policy, length, terms)
+        returns, lengths, means = evaluate(env, policy, length, terms, options.episodes)
         error = 1.96 * np.std(returns) / np.sqrt(len(returns))
         cells = [label, f"{steps:,}", f"{np.mean(returns):.1f} ± {error:.1f}"]
         cells += [f"{np.mean(lengths):.0f}", *(f"{x:.2f}" for x in means / largest)]
@@ -249,6 +257,9 @@ def main() -> None:
             seconds, state = seconds + time.perf_counter() - begin, result.state
             row(eqsim.agent_policy(agent, state), f"PPO, seed {seed}", int(state.steps))
         print(f"<!-- seed {seed}: {seconds:.0f} s of training -->", flush=True)
+        if options.export is not None:
+            file = f"{options.export}_{seed}.onnx"
+            export_policy(agent, state, env, file, name=name)
     print(f"jax {jax.__version__}, {platform.machine()}, {jax.default_backend()}")
 
 
@@ -259,6 +270,8 @@ def _options() -> argparse.Namespace:
     add("--steps", type=float, default=2e6)
     add("--seeds", type=int, default=1)
     add("--evaluations", type=int, default=4)
+    add("--episodes", type=int, default=64)
+    add("--export", help="write the policy of each seed to EXPORT_SEED.onnx")
     return made.parse_args()
 
 

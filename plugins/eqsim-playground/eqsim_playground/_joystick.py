@@ -12,7 +12,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from eqsim import State
-from eqsim.envs import reflect_joints, Reflection, SignedPermutation
+from eqsim.envs import (
+    Deployment,
+    ObservationPart,
+    reflect_joints,
+    Reflection,
+    SignedPermutation,
+)
+from eqsim.model import Actuators, Joints
 from eqsim.spatial import multiply
 
 from ._commands import AbstractCommands, is_moving
@@ -30,6 +37,15 @@ from ._task import (
     weight_names,
     weighted,
 )
+
+
+# Names of `Deployment` for the parts of an observation that have other names here.
+_DEPLOYED = {
+    "velocity": "linear_velocity",
+    "gyro": "angular_velocity",
+    "angles": "joint_positions",
+    "rates": "joint_velocities",
+}
 
 
 class GaitPhase(eqx.Module):
@@ -197,6 +213,30 @@ class AbstractJoystick(AbstractPlaygroundTask):
         exact = SignedPermutation.join([state, joined(self.about.privileged)])
         return Reflection({"state": state, "privileged_state": exact}, joints)
 
+    def deployment(self) -> Deployment:
+        """Return what a controller outside the simulator needs to know: the policy reads
+        `state`, and `damping` of the servos is that of actuators and joints."""
+        nu, actuators, joints = self.sys.nu, self.sys.actuators, self.sys.joints
+        listed = lambda x: tuple(float(value) for value in x)
+        sizes = {name: nu for name in ("angles", "rates", "last_action")}
+        sizes["phase"] = 2 * len(self.about.feet)
+        limits = _upper_limits(actuators), _upper_limits(joints)[1:]
+        return Deployment(
+            root=self.sys.links.names[0],
+            joints=joints.names[1:],
+            default_pose=listed(self.default_pose),
+            action_scale=listed(jnp.broadcast_to(self.action_scale, (nu,))),
+            stiffness=listed(-actuators.bias[:, 1]),
+            damping=listed(joints.damping[6:] - actuators.bias[:, 2]),
+            torque_limit=listed(np.minimum(*limits)),
+            period=float(self.dt),
+            observation=tuple(
+                ObservationPart(_DEPLOYED.get(name, name), sizes.get(name, 3))
+                for name in self.about.observation
+            ),
+            imu=self.about.imu,
+        )
+
     def initial(
         self, key: PRNGKeyArray
     ) -> tuple[Float[Array, " nq"], Float[Array, " nv"]]:
@@ -330,6 +370,13 @@ class AbstractJoystick(AbstractPlaygroundTask):
             push=state.push,
             phase=phase,
         )
+
+
+def _upper_limits(limited: Actuators | Joints) -> np.ndarray:
+    """Return the largest force of actuators, or on joints; infinite without a limit."""
+    upper = limited.force_range
+    largest = np.inf if upper is None else np.asarray(upper)[:, 1]
+    return np.where(limited.force_limited, largest, np.inf)
 
 
 def scattered(

@@ -30,9 +30,10 @@ from eqsim_playground import (
     T1Joystick,
     UniformCommands,
 )
+from eqsim_playground._models import add_force_sensors, document
 
 import eqsim
-from eqsim.wrappers import reflection_of
+from eqsim.wrappers import deployment_of, reflection_of
 
 
 pytestmark = needs_models
@@ -140,6 +141,55 @@ def test_steps(name):
                 close(state.swing_peak, info["swing_peak"])
                 assert np.all(state.last_contact == info["last_contact"])
     assert all(counts.values()), counts
+
+
+@pytest.mark.parametrize("name", HUMANOIDS)
+def test_deployment(name):
+    """The observation by its named parts, and the torques of the servos, from MuJoCo."""
+    noise = JoystickNoise(*(0.0,) * 5)
+    env = HUMANOIDS[name](noise=noise, pushes=None, privileged=True)
+    found, rng = deployment_of(HumanoidShaping(env)), np.random.default_rng(0)
+    model = mujoco.MjModel.from_xml_string(document(env.about.scene, add_force_sensors))
+    data, nu = mujoco.MjData(model), env.sys.nu
+    q, qd = np.array(env.start), rng.uniform(-1.0, 1.0, env.sys.nv)
+    q[3:7] = 0.9, 0.2, -0.3, 0.24
+    q[3:7] /= np.linalg.norm(q[3:7])
+    q[7:] += rng.uniform(-0.1, 0.1, nu)
+    robot = env.pipeline.init(env.sys, jnp.asarray(q), jnp.asarray(qd))
+    state, obs = env.begin(jr.key(0), robot)
+    data.qpos[:], data.qvel[:] = q, qd
+    mujoco.mj_forward(model, data)
+    imu, velocity = model.site(found.imu).id, np.zeros(6)
+    site = mujoco.mjtObj.mjOBJ_SITE
+    mujoco.mj_objectVelocity(model, data, site, imu, velocity, 1)
+    angle = state.phase.angle
+    parts = {
+        "linear_velocity": velocity[3:],
+        "angular_velocity": velocity[:3],
+        "gravity": -data.site_xmat[imu].reshape(3, 3)[2],
+        "command": state.command,
+        "joint_positions": q[7:] - np.asarray(found.default_pose),
+        "joint_velocities": qd[6:],
+        "last_action": np.zeros(nu),
+        "phase": np.concatenate([np.cos(angle), np.sin(angle)]),
+    }
+    named = [part.scale * np.asarray(parts[part.name]) for part in found.observation]
+    assert [part.size for part in found.observation] == [x.size for x in named]
+    close(obs["state"], np.concatenate(named), 1e-5)
+    assert found.root == mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_BODY, 1)
+    pose, scale = np.asarray(found.default_pose), np.asarray(found.action_scale)
+    # Torques within and beyond the limits.
+    for action in (rng.uniform(-0.1, 0.1, nu), 1e4 * rng.uniform(-1.0, 1.0, nu)):
+        model.actuator_ctrllimited[:] = False
+        data.ctrl[:] = env.default_pose + env.action_scale * action
+        mujoco.mj_forward(model, data)
+        target = pose + scale * action
+        torque = np.asarray(found.stiffness) * (target - q[7:])
+        limit = np.asarray(found.torque_limit)
+        address = model.jnt_dofadr[[model.joint(x).id for x in found.joints]]
+        close(np.clip(torque, -limit, limit), data.qfrc_actuator[address], 1e-5)
+        damping = -np.asarray(found.damping) * qd[6:]
+        close(damping, data.qfrc_damper[address], 1e-5)
 
 
 def test_first_states():
