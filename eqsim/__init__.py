@@ -17,7 +17,8 @@ imports only from those before it:
 - `envs`: tasks with observations, rewards and termination, on a pipeline.
 - `_policies`, `_trajectory`, `_rollout`: interfaces of agents, and the loop over `env.step`.
 - `render`: images. `wrappers`, `randomize`: environments around environments, and robots
-  with random parameters. `control`, `identify`: optimal control and system identification.
+  with random parameters. `control`, `estimate`, `identify`: optimal control, state estimation
+  and system identification.
 - `viewer`, `bridges`, `testing`, `_cli`: a page in the browser, adapters to other libraries,
   the conformance kit, and the command `eqsim`.
 
@@ -41,6 +42,7 @@ from . import (
     control as control,
     dynamics as dynamics,
     envs as envs,
+    estimate as estimate,
     identify as identify,
     io as io,
     kinematics as kinematics,

@@ -5,16 +5,25 @@ objective compares in each window, by exact Jacobians. Files in reading order:
 
 - `_recordings` and `_windows`: the data, and windows of one size with an estimate of each start;
 - `_unknowns` and `_inertia`: parameters, their transforms and priors; consistent inertias;
-- `_channels`: measurements, interpolated commands, gains, biases and delays;
+- `_channels`: interpolated commands, gains, biases and delays; measurements are those of
+  `eqsim.estimate`;
 - `_objectives` and `_violation`: comparisons of a model with a window;
 - `_fit_problem` and `_solver`: cost and Gauss-Newton matrix of all windows, and their minimum;
 - `_assessment` and `_result`: covariances, identifiability, held-out errors; the report;
 - `_fit`: `fit`, and the choice of experiments.
 
-It uses models, kinematics, dynamics, constraints, pipelines and `io`. Only the command line
-imports it.
+It uses models, kinematics, dynamics, constraints, pipelines, `io` and `estimate`. Only the
+command line imports it.
 """
 
+from ..estimate import (
+    AbstractMeasurement as AbstractMeasurement,
+    FreeBodyPose as FreeBodyPose,
+    FunctionMeasurement as FunctionMeasurement,
+    JointPositions as JointPositions,
+    JointVelocities as JointVelocities,
+    SensorMeasurement as SensorMeasurement,
+)
 from ._assessment import (
     Combination as Combination,
     Covariance as Covariance,
@@ -24,17 +33,11 @@ from ._assessment import (
 )
 from ._channels import (
     AbstractInterpolation as AbstractInterpolation,
-    AbstractMeasurement as AbstractMeasurement,
     ChannelBias as ChannelBias,
     ChannelDelay as ChannelDelay,
     ChannelGain as ChannelGain,
     CubicInterpolation as CubicInterpolation,
-    FreeBodyPose as FreeBodyPose,
-    FunctionMeasurement as FunctionMeasurement,
-    JointPositions as JointPositions,
-    JointVelocities as JointVelocities,
     LinearInterpolation as LinearInterpolation,
-    SensorMeasurement as SensorMeasurement,
     ZeroOrderHold as ZeroOrderHold,
 )
 from ._fit import (

@@ -35,7 +35,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ._channels import predicted_channels
+from ..estimate.stochastic_model import predicted_channels
 from ._fit_problem import FitProblem, residuals
 from ._objectives import Simulation
 from ._recordings import Recording

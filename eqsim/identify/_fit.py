@@ -17,6 +17,8 @@ import numpy as np
 
 from .._errors import check_count, check_numbers
 from .._loops import scan
+from ..estimate import AbstractMeasurement, JointPositions
+from ..estimate.stochastic_model import measurement, predicted_channels, tangent_widths
 from ..kinematics import integrate
 from ..model import System, validate as validate_system
 from ..pipelines import AbstractPipeline, Generalized, inactive_parameters
@@ -27,15 +29,7 @@ from ._assessment import (
     identifiability,
     pseudo_inverse,
 )
-from ._channels import (
-    AbstractMeasurement,
-    ChannelBias,
-    ChannelDelay,
-    JointPositions,
-    measurement,
-    predicted_channels,
-    tangent_widths,
-)
+from ._channels import ChannelBias, ChannelDelay
 from ._fit_problem import AbstractLoss, FitProblem, prior_terms, SquareLoss
 from ._objectives import AbstractObjective, Given, Simulation
 from ._recordings import Recording

@@ -18,11 +18,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._errors import check_numbers
+from ..estimate import AbstractMeasurement
 from ..kinematics import difference, integrate
 from ..model import System
 from ..model.arrays import as_array
 from ..pipelines import AbstractPipeline
-from ._channels import AbstractMeasurement, bias_of
+from ._channels import bias_of
 from ._objectives import AbstractObjective, Physics
 from ._unknowns import AbstractUnknown, applied, Model, parts_of
 from ._windows import Batch

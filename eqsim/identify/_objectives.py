@@ -18,21 +18,21 @@ from jaxtyping import Array, Float
 
 from .._errors import check_numbers
 from .._loops import scan
+from ..estimate import AbstractMeasurement, JointPositions
+from ..estimate.stochastic_model import (
+    AbstractSpace,
+    acceleration_factor,
+    compress,
+    correct,
+    dot,
+    interpolate,
+    space_of,
+)
 from ..kinematics import difference, integrate
 from ..model import State, System
 from ..model.arrays import as_array
 from ..pipelines import AbstractPipeline
-from ._channels import (
-    AbstractInterpolation,
-    AbstractMeasurement,
-    AbstractSpace,
-    bias_of,
-    extended,
-    interpolate,
-    JointPositions,
-    LinearInterpolation,
-    space_of,
-)
+from ._channels import AbstractInterpolation, bias_of, extended, LinearInterpolation
 from ._recordings import inner_rows, Recording
 from ._unknowns import Model, Signals
 from ._windows import Batch, local_fit, step_of, Windows
@@ -352,13 +352,8 @@ class Innovations(AbstractObjective):
     measurement and $L L^\top$ of the innovation: with true parameters, disturbance and noise
     they are independent, and `Result.sigma` is the noise of the measurement.
 
-    The filter is an extended Kalman filter. Over a time $\delta$ the covariance $P$ of
-    coordinates and velocities becomes
-
-    $$F P F^\top + \begin{pmatrix} \delta^3/3 & \delta^2/2 \\ \delta^2/2 & \delta \end{pmatrix}
-    \otimes \mathrm{diag}(\mathrm{disturbance}^2).$$
-
-    $F$ is the derivative of a step of the robot *as given* along the measured coordinates,
+    The filter is that of `eqsim.estimate.ExtendedKalmanFilter`, with white-noise accelerations.
+    Its $F$ is the derivative of a step of the robot *as given* along the measured coordinates,
     computed once. So gains do not depend on the parameters, and derivatives are exact. Gains of
     another robot make predictions worse and, in closed loop, bias the parameters: fit again
     from `Result.sys` if much has changed.
@@ -565,34 +560,31 @@ def _gains(
     """Compute the gains of all steps, which do not depend on the parameters of the robot."""
     nv, dt = sys.nv, sys.dt
     wide = lambda x: jnp.broadcast_to(x.astype(dt.dtype), (nv,))
-    noise, disturbance = wide(settings.noise), wide(settings.disturbance) ** 2
+    noise, disturbance = wide(settings.noise), wide(settings.disturbance)
     one = jnp.eye(2 * nv, dtype=dt.dtype)
     seen = jnp.concatenate([jnp.diag(slope), jnp.zeros((nv, nv), dt.dtype)], axis=1)
     linear = window.measured[_TRANSITION].reshape(-1, 2 * nv, 2 * nv)
     # The state before the first measurement of a step.
     linear = linear[jnp.maximum(slots.by_step.rows[:, 0] - 1, 0)]
 
-    def over(spread, full, share):
-        """Return transition and covariance after a share of a step."""
-        move, delta = one + share * (full - one), share * dt
-        blocks = [delta**3 / 3, delta**2 / 2, delta**2 / 2, delta]
-        a, b, c, d = (jnp.diag(x * disturbance) for x in blocks)
-        return move, move @ spread @ move.T + jnp.block([[a, b], [c, d]])
+    def over(factor, full, share):
+        """Return the transition, and a factor of the covariance, after a share of a step."""
+        move = one + share * (full - one)
+        added = acceleration_factor(disturbance, share * dt)
+        return move, compress(jnp.concatenate([dot(move, factor), added], 1))
 
-    def advance(spread, x):
+    def advance(factor, x):
         full, slot = x
         at, out = jnp.zeros((), dt.dtype), []
         for share, valid in zip(slot.share, slot.valid, strict=True):
-            move, grown = over(spread, full, jnp.maximum(share - at, 0.0))
-            root = jnp.linalg.cholesky(seen @ grown @ seen.T + jnp.diag(noise**2))
-            white = jax.scipy.linalg.solve_triangular(root, seen @ grown, lower=True)
-            gain = jax.scipy.linalg.solve_triangular(root.T, white).T
+            move, grown = over(factor, full, jnp.maximum(share - at, 0.0))
+            root, gain, new = correct(grown, dot(seen, grown), noise)
             inverse = jax.scipy.linalg.solve_triangular(root, one[:nv, :nv], lower=True)
             out.append((move, gain, noise[:, None] * inverse))
-            spread = jnp.where(valid, grown - white.T @ white, spread)
+            factor = jnp.where(valid, new, factor)
             at = jnp.where(valid, share, at)
-        rest, spread = over(spread, full, 1 - at)
+        rest, factor = over(factor, full, 1 - at)
         move, gain, white = (jnp.stack(parts) for parts in zip(*out, strict=True))
-        return spread, _Gains(move, rest, gain, white)
+        return factor, _Gains(move, rest, gain, white)
 
     return scan(advance, 0 * one, (linear, slots.by_step))[1]

@@ -7,7 +7,7 @@ from recorded_rails import DAMPING, slide, SYS, TRUTH
 from toys import Rails
 
 from eqsim import identify
-from eqsim.identify._channels import measurement
+from eqsim.estimate.stochastic_model import measurement
 from eqsim.identify._fit import prepare
 from eqsim.identify._fit_problem import residuals
 from eqsim.identify._solver import iterate_at

@@ -16,7 +16,7 @@ from toys import push, Rail, Rails
 
 import eqsim
 from eqsim import actuators, identify
-from eqsim.identify._channels import measurement
+from eqsim.estimate.stochastic_model import measurement
 from eqsim.identify._fit import prepare
 from eqsim.identify._fit_problem import evaluate
 from eqsim.wrappers import AutoReset, DomainRandomization, TimeLimit

@@ -11,7 +11,7 @@ from recorded_arm import ARM
 
 import eqsim
 from eqsim import identify
-from eqsim.identify._channels import Orientation
+from eqsim.estimate.stochastic_model import Orientation
 from eqsim.identify._inertia import (
     free_of_matrix,
     link_of_free,

@@ -11,7 +11,7 @@ import pytest
 
 import eqsim
 from eqsim import identify
-from eqsim.identify._channels import measurement
+from eqsim.estimate.stochastic_model import measurement
 from eqsim.identify._fit import prepare
 from eqsim.identify._fit_problem import residuals
 
