@@ -29,8 +29,7 @@ interface. The files, in reading order:
 - `_schedule.py`: order, and places in scratch memory.
 - `_llvm.py`, `_emit.py`: LLVM IR of scalar operations and of chunks.
 - `_ffi.py`, `_runtime.py`, `_transfers.py`: XLA's structures; what XLA calls, threads, loops
-  over the batch, and how numbers are moved.
-- `_sorting.py`: environments that need about equally much work share vectors.
+  over the batch, how numbers are moved, and which environments share a vector.
 - `_influence.py`: which elements of its arguments a function varies with.
 - `_assumptions.py`: numbers of a robot that are assumed to be 0, 1 or -1.
 - `_compile.py`, `_object.py`: LLVM, the store of machine code, and its keys.

@@ -20,7 +20,7 @@ from ._schedule import (
     Schedule,
     Scratch,
 )
-from ._sorting import tally
+from ._transfers import tally
 from ._translation import Unsupported
 
 

@@ -15,7 +15,7 @@ the size of the batch alone: results do not depend on the number of threads.
 
 Inputs and outputs lie packed in scratch memory, W environments per tile. The last
 tile may be partial: its lanes beyond the batch repeat the last environment. A tile holds
-neighbors, or environments that need about equally much work (`_sorting.py`).
+neighbors, or environments that need about equally much work (`_transfers.py`).
 """
 
 from ._assumptions import comparison
@@ -37,19 +37,21 @@ from ._ffi import (
 )
 from ._graph import LANE, LOOP
 from ._schedule import Leaf
-from ._sorting import EXTERNALS, sorting, WORTHWHILE
 from ._transfers import (
     accumulate,
     copy_rows,
     declared_moves,
+    EXTERNALS,
     gather,
     load_lanes,
     masked_store,
     memory_size,
     memory_type,
     scatter,
+    sorting,
     store_lanes,
     sums,
+    WORTHWHILE,
 )
 
 

@@ -421,7 +421,7 @@ class Scratch(NamedTuple):
     - `packed`: offset of each result.
     - `sums`: offsets of the sums of results that are added up, by their numbers.
     - `work`: offset of the operations of each lane in loops; `chosen`: of the environments
-        of the lanes. Both are of use in kernels that sort (`_sorting.py`).
+        of the lanes. Both are of use in kernels that sort (`_transfers.py`).
     - `size`: bytes of the memory.
     """
 

@@ -4,14 +4,13 @@
 MuJoCo; reading and writing follow it. `_load` is the entry: `sources` compiles a file, text
 or model, `_support` refuses what is not supported, and `_read_bodies`, `_read_actuators` and
 `_read_elements` convert MuJoCo's arrays to parts of a `System`. `_write` is the way back.
-`_ground` replaces a plane by a height field before a file is loaded. `mujoco_names` imports
-MuJoCo and names its elements.
+`mujoco_names` imports MuJoCo and names its elements.
 """
 
-from ._ground import with_height_field as with_height_field
 from ._load import load_mjcf as load_mjcf
 from ._support import (
     support_table as support_table,
     UnsupportedMJCF as UnsupportedMJCF,
 )
 from ._write import write_mjcf as write_mjcf
+from .sources import with_height_field as with_height_field
