@@ -55,6 +55,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.quick_cases("elliptic", "without friction", "listed, pyramids")
 def test_trajectory(name):
     text = CASES[name][0]
     sys, model = load_mjcf(text), converged(mujoco.MjModel.from_xml_string(text))
