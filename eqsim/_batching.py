@@ -233,16 +233,14 @@ def _jvp(primals, tangents, *, call, nbatch):
 
 
 def _transpose(cotangents, *args, call, nbatch):
-    known = [i for i, x in enumerate(args) if not ad.is_undefined_primal(x)]
-    if known != list(range(call.num_fixed)):
-        raise NotImplementedError(
-            "A batch_last call can only be transposed in all its tangents together."
-        )
+    # A call is linear in all of its tangents together, of which some may be known.
+    unknown = [ad.is_undefined_primal(x) for x in args[call.num_fixed :]]
     cotangents = [ad.instantiate_zeros(c) for c in cotangents]
     # JAX passes Python numbers if a user differentiates with respect to one.
     args = [jnp.asarray(x) if isinstance(x, float) else x for x in args]
     linear = call.transpose(args, cotangents, nbatch)
-    return [None] * call.num_fixed + list(linear)
+    wanted = (x if flag else None for x, flag in zip(linear, unknown, strict=True))
+    return [None] * call.num_fixed + list(wanted)
 
 
 batching.primitive_batchers[call_p] = _batch

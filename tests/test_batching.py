@@ -50,6 +50,13 @@ CASES = {
     "vmap twice": lambda f: jax.vmap(many(f), (0, None))(A, X),
     "jacfwd": lambda f: jax.jacfwd(f, (0, 1))(a, x),
     "jacrev": lambda f: jax.jacrev(f, (0, 1))(a, x),
+    # Linear in several tangents, one of which is known.
+    "grad jvp": lambda f: jax.grad(
+        lambda t: jax.jvp(f, (a, x), (a, t))[1]["sum"] + jnp.sum(f(a, t)["y"])
+    )(x),
+    "grad of a part of jvp": lambda f: jax.jacrev(
+        lambda t: jax.jvp(lambda t: jax.jvp(f, (a, x), (a, t))[1]["y"], (t,), (t,))[1]
+    )(x),
     "vmap none": lambda f: many(f)(a, X[:0]),
     "vmap jacrev": lambda f: many(jax.jacrev(f, (0, 1)))(a, X),
     "grad vmap": lambda f: jax.grad(lambda a: many(f)(a, X)["sum"].sum())(a),

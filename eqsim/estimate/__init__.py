@@ -15,7 +15,10 @@ from .estimators import (
     AbstractFilter as AbstractFilter,
     Estimate as Estimate,
     ExtendedKalmanFilter as ExtendedKalmanFilter,
+    HorizonMemory as HorizonMemory,
     Innovation as Innovation,
+    MAP as MAP,
+    MovingHorizon as MovingHorizon,
     Track as Track,
     UnscentedKalmanFilter as UnscentedKalmanFilter,
 )

@@ -350,7 +350,9 @@ def compress(A: Float[Array, "n m"]) -> Float[Array, "n n"]:
 def triangular(A: Float[Array, "n m"]) -> Float[Array, "n n"]:
     r"""Compute the lower triangular $S$ with $S S^\top = A A^\top$ and its derivative, which
     needs a positive definite $A A^\top$, apart from rows that are zero."""
-    return _triangular(A)[0]
+    # In a column of its own, such a row does not mix with others.
+    zero = jnp.diag(jnp.all(A == 0, 1).astype(A.dtype))
+    return _triangular(jnp.concatenate([A, zero], 1))[0] - zero
 
 
 def acceleration_factor(
@@ -551,9 +553,15 @@ class Channels(NamedTuple):
 
     def integrate(self, one: Mapping[str, Array], step: Array) -> dict[str, Array]:
         """Move a measurement by a step."""
-        parts = jnp.split(step, np.cumsum([*self.widths.values()])[:-1])
-        named = zip(self.spaces.items(), parts, strict=True)
-        return {name: s.integrate(one[name], part) for (name, s), part in named}
+        parts = self.split(step)
+        return {k: s.integrate(one[k], parts[k]) for k, s in self.spaces.items()}
+
+    def split(
+        self, numbers: Float[Array, " m"] | Bool[Array, " m"]
+    ) -> dict[str, Array]:
+        """Return the part of each channel."""
+        parts = jnp.split(numbers, np.cumsum([*self.widths.values()])[:-1])
+        return dict(zip(self.widths, parts, strict=True))
 
     def mask(self, valid: Any) -> Bool[Array, " m"]:
         """Return a flag for each number that is measured."""
@@ -589,7 +597,6 @@ class Channels(NamedTuple):
         for name, shape in self.shapes.items():
             dims = {f"axis {k}": size for k, size in enumerate(shape)}
             check_shape(f"measured[{name!r}]", measured[name], dims)
-        parts = jnp.split(mask, np.cumsum([*self.widths.values()])[:-1])
         # What is missing may be NaN, whose derivatives are NaN even if they are multiplied by 0.
         known = {
             name: jnp.where(
@@ -597,7 +604,7 @@ class Channels(NamedTuple):
                 jnp.asarray(measured[name], predicted[name].dtype),
                 predicted[name],
             )
-            for name, part in zip(self.widths, parts, strict=True)
+            for name, part in self.split(mask).items()
         }
         return jnp.where(mask, self.difference(predicted, known), 0.0)
 
