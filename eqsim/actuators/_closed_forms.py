@@ -30,7 +30,9 @@ class Delay(AbstractControlModel):
     The controls of the last `num_samples` time steps are state variables, zero at the
     start. Delays beyond them are limited to `num_samples * dt`. With linear
     interpolation the derivative by the delay is $-\dot u$, so that delays can be
-    identified; those of a delay that holds the previous control are zero.
+    identified; those of a delay that holds the previous control are zero. The stages of
+    `Integrator.RK4` read controls at their times, but none newer than the last one before the
+    time step, or than at its start if the delay is shorter.
 
     **Arguments:**
 
@@ -86,7 +88,11 @@ class Delay(AbstractControlModel):
     ) -> tuple[Float[Array, " num_samples"], Float[Array, ""]]:
         # The newest control first: entry k was given k time steps ago.
         controls = jnp.concatenate([inputs.control[None], state])
-        age = clamp(self.delay / inputs.dt, 0.0, float(self.num_samples))
+        age = self.delay / inputs.dt
+        if inputs.elapsed is not None:
+            newest, now = clamp(age, 0.0, 1.0), age - inputs.elapsed / inputs.dt
+            age = jnp.where(now >= newest, now, newest)
+        age = clamp(age, 0.0, float(self.num_samples))
         return controls[:-1], _READERS[self.interpolation](controls, age)
 
 

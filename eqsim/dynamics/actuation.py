@@ -66,11 +66,14 @@ class ActuationInputs(NamedTuple):
     - `muscles`: peak forces and optimal lengths; None if there are none.
     - `compensation`: gravity compensation as joint forces, `(nv, *batch)`; None if no
         joint has it as an actuator force.
+    - `elapsed`: time since the start of the time step, s, at later stages of an integrator;
+        else None.
     """
 
     others: OtherRows | None = None
     muscles: MuscleScale | None = None
     compensation: Any = None
+    elapsed: Any = None
 
 
 class Actuation(NamedTuple):
@@ -119,7 +122,9 @@ def actuation(
     changed: ModelStates = {}
     if sys.actuator_models:
         act, states = split_activations(sys, act)
-        ctrl, changed = model_controls(sys, states, ctrl, length, velocity)
+        ctrl, changed = model_controls(
+            sys, states, ctrl, length, velocity, inputs.elapsed
+        )
     ctrl = clip_rows(ctrl, actuators.ctrl_range, actuators.ctrl_limited)
     now = signals(sys, act, ctrl, length, velocity)
     ready = _early(sys, act, now, velocity)

@@ -38,9 +38,14 @@ def join_activations(act, states: ModelStates):
 
 
 def model_controls(
-    sys: System, states: ModelStates, ctrl, length, velocity
+    sys: System, states: ModelStates, ctrl, length, velocity, elapsed=None
 ) -> tuple[Any, ModelStates]:
-    """Apply all control models. Returns the controls, and the next states."""
+    """Apply all control models. Returns the controls, and the next states.
+
+    **Arguments:**
+
+    - `elapsed`: time since the start of the time step, s; None at its start.
+    """
     at, new = addresses(sys.actuators.structure), {}
     for number, own in enumerate(sys.actuator_models):
         if not own.changes_control:
@@ -48,6 +53,7 @@ def model_controls(
         slots = [at.ctrl[k] for k in own.actuators]
         control = take(ctrl, slots)
         inputs = _inputs(sys, own, control, jnp.zeros_like(control), length, velocity)
+        inputs = inputs._replace(elapsed=elapsed)
         new[number], control = _evaluate(own, states[number], inputs)
         ctrl = replace(ctrl, slots, control)
     return ctrl, new
@@ -142,8 +148,8 @@ def _evaluate(own: AttachedModel, state, inputs: ActuatorInputs) -> tuple[Any, A
     state = jnp.broadcast_to(
         state.reshape(count, own.num_states, *state.shape[1:]), shape
     )
-    # All have a row for each actuator but the time step.
-    rows: Any = (0, 0, 0, 0, None)
+    # All have a row for each actuator but the times.
+    rows: Any = (0, 0, 0, 0, None, None)
     axes = ActuatorInputs(*rows)
 
     def one(model, state, inputs):

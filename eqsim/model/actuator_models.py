@@ -25,6 +25,8 @@ class ActuatorInputs(NamedTuple):
     - `length`, `velocity`: length of the transmission and its rate; on a hinge or slide
         `gear * q` and `gear * qd`.
     - `dt`: time step, s.
+    - `elapsed`: time since the start of the time step, s; None at its start. Integrators
+        with several stages evaluate models at each, with the state of the start.
     """
 
     control: Float[Array, ""]
@@ -32,6 +34,7 @@ class ActuatorInputs(NamedTuple):
     length: Float[Array, ""]
     velocity: Float[Array, ""]
     dt: Float[Array, ""]
+    elapsed: Float[Array, ""] | None = None
 
 
 class AbstractActuatorModel(eqx.Module):

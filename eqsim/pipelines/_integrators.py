@@ -238,7 +238,7 @@ class Implicit(AbstractOneSolve):
 
 class RungeKutta4(AbstractIntegrator):
     """Runge-Kutta of order four on the manifold (Munthe-Kaas 1999), as in MuJoCo 4:
-    stages are tangent vectors at `q`."""
+    stages are tangent vectors at `q`. Delays of controls are read at the time of a stage."""
 
     def step(self, prepared: Prepared, inputs: StepInputs) -> StateArrays:
         """Compute the next coordinates, velocities and activations."""
@@ -246,8 +246,10 @@ class RungeKutta4(AbstractIntegrator):
         h = sys.dt[None]
 
         def stage(carry, numbers):
-            (weight, share), (place, shift, mean) = numbers, carry
+            (weight, share, begin), (place, shift, mean) = numbers, carry
             at = inputs._replace(q=place[0], qd=place[1], act=place[2])
+            if sys.actuator_models:
+                at = at._replace(elapsed=begin * sys.dt)
             now = forward_dynamics(prepared, at)
             drive, turned = now.drive, _tangent_rate(sys, shift, place[1])
             rate = (turned, now.solution.qdd, drive.act_rate)
@@ -263,9 +265,10 @@ class RungeKutta4(AbstractIntegrator):
 
         weights = jnp.array([1 / 6, 1 / 3, 1 / 3, 1 / 6], q.dtype)
         shares = jnp.array([0.5, 0.5, 1.0, 0.0], q.dtype)
+        begins = jnp.array([0.0, 0.5, 0.5, 1.0], q.dtype)
         rest = jnp.zeros_like(qd)
         start = ((q, qd, act), rest, (rest, rest, jnp.zeros_like(act)))
-        (_, _, mean), ends = lax.scan(stage, start, (weights, shares))
+        (_, _, mean), ends = lax.scan(stage, start, (weights, shares, begins))
         # As in MuJoCo, lengths are those of the last stage, and velocities those of the
         # first. Attached models advance once, with the inputs of the first stage.
         length, velocity = ends[0][-1], ends[1][0]

@@ -147,6 +147,7 @@ class StepInputs(NamedTuple):
     - `q`, `qd`, `act`: coordinates, velocities and activations.
     - `ctrl`: inputs of the actuators.
     - `external`: torques and forces on the links, `(nlink, 6, *batch)`, or None.
+    - `elapsed`: time since the start of the step, s, at stages of an integrator; else None.
     """
 
     q: Any
@@ -154,6 +155,7 @@ class StepInputs(NamedTuple):
     act: Any
     ctrl: Any
     external: Any
+    elapsed: Any = None
 
 
 def forward_dynamics(prepared: Prepared, inputs: StepInputs) -> RobotData:
@@ -163,7 +165,7 @@ def forward_dynamics(prepared: Prepared, inputs: StepInputs) -> RobotData:
     now = positions_and_velocities(prepared, inputs.q, inputs.qd, inputs.act)
     now = _with_contacts(prepared, now)
     inertia = node_inertias(constants.bodies, now.kin)
-    now, tau = _with_joint_forces(prepared, now, inputs.ctrl)
+    now, tau = _with_joint_forces(prepared, now, inputs.ctrl, inputs.elapsed)
     force = _smooth_forces(prepared, now, inputs.external)
     force = force - inertial_forces(inertia, now.velocities)
     if any(kind.reads_every_point for kind in settings.constraints):
@@ -217,14 +219,14 @@ def _with_every_point(prepared: Prepared, now: RobotData) -> RobotData:
 
 
 def _with_joint_forces(
-    prepared: Prepared, now: RobotData, ctrl
+    prepared: Prepared, now: RobotData, ctrl, elapsed
 ) -> tuple[RobotData, Any]:
     """Add actuators and tendons; return joint forces without constraints as well."""
     sys, constants = prepared.sys, prepared.constants
     touching = _touching(prepared, now)
     inputs = actuation_inputs(
         sys, tree(sys), now.fixed, constants.actuators, now.kin, now.q, touching
-    )
+    )._replace(elapsed=elapsed)
     drive = actuation(sys, now.q, now.qd, now.act, ctrl, inputs)
     tau = drive.tau + spring_forces(sys, now.q) + damping(sys).force(now.qd)
     if inputs.compensation is not None:

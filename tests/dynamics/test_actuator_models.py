@@ -71,8 +71,8 @@ def run(model, controls, dt=0.01):
 # Delays.
 
 
-@pytest.mark.parametrize("integrator", ("Euler", "implicitfast", "implicit"))
-@pytest.mark.quick_cases("implicitfast")
+@pytest.mark.parametrize("integrator", ("Euler", "implicitfast", "implicit", "RK4"))
+@pytest.mark.quick_cases("implicitfast", "RK4")
 def test_delays_are_those_of_mujoco(integrator):
     text = ARM.format(actuators=DELAYED, integrator=integrator)
     model, sys = mujoco.MjModel.from_xml_string(text), load_mjcf(text)
@@ -84,13 +84,14 @@ def test_delays_are_those_of_mujoco(integrator):
         data.ctrl[:] = ctrl
         mujoco.mj_step(model, data)
         state = step(sys, state, jnp.asarray(ctrl))
-        assert tree_allclose(state.q, data.qpos, rtol=1e-10, atol=1e-10)
-        assert tree_allclose(state.qd, data.qvel, rtol=1e-10, atol=1e-10)
-        assert tree_allclose(state.act[: model.na], data.act, rtol=1e-10, atol=1e-10)
+        assert tree_allclose(state.q, data.qpos, rtol=1e-11, atol=1e-11)
+        assert tree_allclose(state.qd, data.qvel, rtol=1e-11, atol=1e-11)
+        assert tree_allclose(state.act[: model.na], data.act, rtol=1e-11, atol=1e-11)
 
 
-def test_delays_are_written():
-    sys = arm(DELAYED)
+@pytest.mark.parametrize("integrator", ("Euler", "RK4"))
+def test_delays_are_written(integrator):
+    sys = arm(DELAYED, integrator)
     again = load_mjcf(write_mjcf(sys))
     assert tree_allclose(again, sys, rtol=1e-12, atol=1e-12)
     assert "hold: joint two, gear (1), Delay" in str(sys)
@@ -100,9 +101,6 @@ def test_other_models_are_not_written():
     sys = arm().with_actuator_model("one", ControlFilter(0.1))
     with pytest.raises(ValueError, match="'one' has ControlFilter.*without_actuator"):
         write_mjcf(sys)
-    staged = arm(integrator="RK4").with_actuator_model("one", Delay(0.01, 5))
-    with pytest.raises(ValueError, match="each stage of RK4"):
-        write_mjcf(staged)
     short = arm().with_actuator_model("one", Delay(0.001, 2))
     with pytest.raises(ValueError, match="at least one time step"):
         write_mjcf(short)
@@ -119,6 +117,28 @@ def test_delay_of_a_ramp(delay, slope):
         inside = 0.02 <= delay <= 0.05
         if interpolation == "linear" or inside:
             assert found[8:] == pytest.approx(slope * (times[8:] - delay), abs=1e-6)
+
+
+@pytest.mark.parametrize("interpolation", ("linear", "cubic"))
+@pytest.mark.parametrize("delay", (0.006, 0.013, 0.023, 0.04))
+def test_stages_read_controls_at_their_times(delay, interpolation):
+    """Up to the newest control before the time step, or the present one if the delay is
+    shorter than a time step."""
+    model, state = Delay(delay, 3, interpolation), jnp.array([0.4, -0.2, 0.1])
+    times = jnp.array([0.0, 0.005, 0.01])
+    given = inputs(control=0.7)
+
+    def out(delay, elapsed):
+        changed = eqx.tree_at(lambda x: x.delay, model, delay)
+        return changed(state, given._replace(elapsed=elapsed))[1]
+
+    for elapsed in times:
+        age = delay if delay < 0.01 else max(delay - float(elapsed), 0.01)
+        later = eqx.tree_at(lambda x: x.delay, model, jnp.asarray(age))
+        found = out(model.delay, elapsed)
+        assert tree_allclose(found, later(state, given)[1], rtol=1e-12, atol=1e-12)
+        if delay - float(elapsed) not in (0.01, 0.03):
+            check_gradients(lambda x: out(x, elapsed), model.delay, eps=1e-6)
 
 
 @pytest.mark.parametrize("delay", (0.013, 0.01, 0.02, 0.03))

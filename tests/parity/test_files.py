@@ -19,9 +19,9 @@ FILES = {
 <mujoco><worldbody><geom type="plane" size="1 1 1"/>
   <body pos="0 0 .11"><freejoint/><geom size=".1"/></body></worldbody>
   <keyframe><key name="home" qpos="0 0 .1 1 0 0 0"/></keyframe></mujoco>""",
-    "delayed.xml": '<mujoco><option integrator="RK4"/><worldbody><body><joint name="j"/>'
-    '<geom size=".1"/></body></worldbody>'
-    '<actuator><motor joint="j" delay=".1" nsample="9"/></actuator></mujoco>',
+    "delayed.xml": '<mujoco><worldbody><body><joint name="j"/>'
+    '<geom size=".1"/></body></worldbody><actuator><pid joint="j" kp="3" input="vel ff" '
+    'delay=".1" nsample="9"/></actuator></mujoco>',
     "part.xml": "<mujocoinclude/>",
     "still.xml": '<mujoco><worldbody><geom size="1"/></worldbody></mujoco>',
 }

@@ -13,7 +13,6 @@ from ...model import (
     Control,
     DCMotors,
     Gain,
-    Integrator,
     Muscles,
     PIDs,
     System,
@@ -150,8 +149,6 @@ INTERPOLATIONS = {"previous": "zoh", "linear": "linear", "cubic": "cubic"}
 def with_delays(sys: System, model: Any, flags: Flags) -> System:
     """Attach the delays of actuators. MuJoCo reads controls of past time steps alone, so
     that a delay lasts at least one."""
-    if sys.integrator is Integrator.RK4:
-        return sys  # Refused, or left out with a note.
     delays, settings = model.actuator_delay, model.actuator_history
     delayed = (delays > 0) & ~idle_actuators(model, flags)
     delayed &= model.actuator_ctrlnum == 1

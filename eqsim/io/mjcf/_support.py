@@ -128,11 +128,9 @@ def _user_dynamics(m: Any, flags: Flags, contacts: Contacts) -> np.ndarray:
 
 
 def _other_delays(m: Any, flags: Flags, contacts: Contacts) -> np.ndarray:
-    """Find delays of several controls, and all delays if stages of a step have times of
-    their own."""
-    staged = m.opt.integrator == [*Integrator].index(Integrator.RK4)
+    """Find delays of several controls."""
     delayed = (m.actuator_delay > 0) & ~idle_actuators(m, flags)
-    return delayed & ((m.actuator_ctrlnum != 1) | staged)
+    return delayed & (m.actuator_ctrlnum != 1)
 
 
 def _mixed_motors(m: Any, flags: Flags, contacts: Contacts) -> np.ndarray:
@@ -418,8 +416,8 @@ _REFUSED: dict[str, tuple] = {
         "actuator",
         _mixed_motors,
     ),
-    "delay in actuator with several controls, or with the integrator RK4": (
-        "use another integrator, or delay the control outside the simulator.",
+    "delay in actuator with several controls": (
+        "delay the controls outside the simulator.",
         "actuator",
         _other_delays,
         "delay",

@@ -22,7 +22,6 @@ from ...model import (
     Gain,
     GeomKind,
     HeightFields,
-    Integrator,
     JointKind,
     Meshes,
     SensorKind,
@@ -361,11 +360,6 @@ def _delay(sys: System, k: int) -> dict[str, Any]:
         raise ValueError(
             f"MJCF has one delay per actuator and no other model, but actuator {name!r} has "
             f"{kinds}. Write `sys.without_actuator_models()`."
-        )
-    if sys.integrator is Integrator.RK4:
-        raise ValueError(
-            f"Actuator {name!r} has a delay, which MuJoCo reads in each stage of RK4. Use "
-            "another integrator, or write `sys.without_actuator_models()`."
         )
     row = () if own[0].shared else own[0].actuators.index(k)
     delay = float(model.delay[row])

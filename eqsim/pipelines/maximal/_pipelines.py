@@ -297,7 +297,7 @@ def _start(substeps: int, prepared: PreparedBodies, inputs: StepInputs):
     """Compute the bodies, and collect the quantities that are constant over the
     substeps."""
     sys, constants = prepared.sys, prepared.constants
-    q, qd, act, _, external = inputs
+    q, qd, act, _, external, _ = inputs
     nodes, fixed, parameters = tree(sys), constants.frames, constants.bodies
     kin = kinematics(sys, nodes, fixed, q)
     velocity = descend(nodes, joint_motion(nodes, kin, qd))

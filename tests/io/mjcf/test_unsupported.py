@@ -79,10 +79,11 @@ REFUSED = {
     ),
     "delay": (
         {
-            "more": actuator('<motor name="d" joint="hinge" delay=".1" nsample="9"/>'),
-            "option": 'integrator="RK4"',
+            "more": actuator(
+                '<pid name="d" joint="hinge" kp="3" input="vel ff" delay=".1" nsample="9"/>'
+            ),
         },
-        'integrator RK4 "d"',
+        'several controls "d"',
     ),
     "springyield": ({"joint": 'stiffness="1" springyield=".1"'}, 'joint "hinge"'),
     "adhesion without passive forces": (
