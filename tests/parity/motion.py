@@ -198,6 +198,11 @@ def _reason(sys, model, steps: int, step) -> str:
     qdd = np.asarray(solved.qdd)
     if not np.all(np.isfinite(qdd)):
         return f"Step {k}: accelerations of eqsim are not finite."
+    if change := _change_by_sweeps(model, data):
+        return (
+            f"Step {k}: MuJoCo's noslip sweeps have not converged (velocities change by "
+            f"{change:.0e} with ten times as many)."
+        )
     theirs = solution(model, data, data.qacc.copy()).residual
     ours = solution(model, data, qdd).residual
     if theirs > 0.1 * local:
@@ -206,6 +211,18 @@ def _reason(sys, model, steps: int, step) -> str:
         return f"Step {k}: both residuals are small; the problem is ill-conditioned."
     converged = "" if bool(solved.converged) else " eqsim has not converged."
     return f"Step {k}: residual of eqsim {ours:.0e}, not explained.{converged}"
+
+
+def _change_by_sweeps(model: mujoco.MjModel, data: mujoco.MjData) -> float:
+    """Return the change of velocities by ten times as many sweeps of the noslip solver; 0
+    if it is off or small."""
+    before, count = data.qacc.copy(), model.opt.noslip_iterations
+    model.opt.noslip_iterations = 10 * count
+    mujoco.mj_forward(model, data)
+    change = model.opt.timestep * float(np.max(np.abs(data.qacc - before)))
+    model.opt.noslip_iterations = count
+    mujoco.mj_forward(model, data)
+    return change if change > CLOSE else 0.0
 
 
 LOADS, REFUSED, NOT_COMPILED = "loads", "refused", "MuJoCo cannot compile"

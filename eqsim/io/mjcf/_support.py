@@ -450,7 +450,8 @@ _REFUSED: dict[str, tuple] = {
     ),
     "flex": ("remove it: bodies are rigid.", "flex", lambda *source: True),
     "plugin of actuator": (
-        "replace it by an actuator without plugin, or compute its force outside.",
+        "replace `mujoco.pid` by the element `pid`, and others by an actuator model "
+        "(`System.with_actuator_model`).",
         "actuator",
         lambda m, flags, contacts: m.actuator_plugin >= 0,
     ),
