@@ -358,9 +358,11 @@ def test_robots_with_models_of_their_own():
         assert tree_allclose(jax.tree.map(lambda x: x[k], many), one, rtol=1e-9)
 
 
-def test_derivatives_through_time():
+@pytest.mark.parametrize("integrator", ("Euler", "RK4"))
+def test_derivatives_through_time(integrator):
     """By all parameters over several steps, through the memory of the models."""
-    sys = attach(arm(), Delay(0.005, 4), TorqueLag(0.01), MODELS["friction"])
+    robot = arm(integrator=integrator)
+    sys = attach(robot, Delay(0.0047, 4), TorqueLag(0.01), MODELS["friction"])
     pipeline = eqsim.Generalized()
 
     def final(models, controls):
