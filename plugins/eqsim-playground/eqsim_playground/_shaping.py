@@ -11,6 +11,7 @@ from eqsim import AbstractEnv, ResetOptions, Timestep
 from eqsim.spatial import positive_part, quaternion_matrix, safe_sqrt
 from eqsim.wrappers import AbstractStateless, Lifetime
 
+from ._commands import is_moving
 from ._humanoids import AbstractHumanoid
 from ._joystick import JoystickState
 from ._task import number
@@ -26,7 +27,8 @@ class HumanoidShaping(AbstractStateless):
     times weight and control step are:
 
     - `progress`: $\min(c_{xy} \cdot v_{xy} / |c_{xy}|,\; |c_{xy}|)$
-    - `gait`: share of the feet that touch the floor exactly if $|\phi_i| > \pi / 2$
+    - `gait`: share of the feet that touch the floor exactly if $|\phi_i| > \pi / 2$, or
+        touch it if the command is to stand
     - `fall`: 1 if the episode terminates; not multiplied by the control step
 
     The episode also terminates if the vertical component of the vertical axis of the root
@@ -85,7 +87,8 @@ class HumanoidShaping(AbstractStateless):
         speed = safe_sqrt(jnp.sum(command[:2] ** 2))
         along = command[0] * ahead + command[1] * aside
         along = along / jnp.where(speed > 0.0, speed, 1.0)
-        stance = jnp.abs(state.phase.angle) > 0.5 * jnp.pi
+        stands = ~is_moving(command, self.env.targets.still)
+        stance = (jnp.abs(state.phase.angle) > 0.5 * jnp.pi) | stands
         agrees = jnp.mean(stance == state.last_contact, dtype=q.dtype)
         fallen = timestep.terminated | (m.zz < self.upright) | (q[2] < self.height)
         added = {

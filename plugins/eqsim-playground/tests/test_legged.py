@@ -363,6 +363,11 @@ def test_shaping():
     for changed in ({"height": 0.9}, {"upright": 1.0}):
         _, (_, fallen) = both(dataclasses.replace(env, **changed), state)
         assert fallen.terminated and fallen.terms["fall"] == -2.0
+    # The clock still asks the first foot to lift.
+    still = eqx.tree_at(lambda s: s.command, state, jnp.zeros(3))
+    (new, _), (_, shaped) = both(env, still)
+    assert np.abs(still.phase.angle[0]) < 0.5 * np.pi
+    close(shaped.terms["gait"], 0.5 * 0.02 * np.mean(new.last_contact))
     assert reflection_of(env) == task.reflection()
     with pytest.raises(TypeError, match="must wrap a humanoid.*got `TimeLimit`"):
         HumanoidShaping(eqsim.TimeLimit(task, 10))
