@@ -3,13 +3,15 @@
     python benchmarks/identify.py double_pendulum --recordings DIR --held-out
     python benchmarks/identify.py double_pendulum --peer
     python benchmarks/identify.py double_pendulum --actuators
+    python benchmarks/identify.py double_pendulum --motors
     python benchmarks/identify.py cube_tosses --score out/identify/cube_tosses.xml
 
 Writes `SET.xml` (the fitted robot as MJCF) and `SET.json` (parameters with intervals, and
 errors on held-out runs with `--held-out`). With `--objective violation`, cube_tosses is
 fitted by the violation of the laws of contact instead of by simulation. `--peer` compares
 the time of one Jacobian with finite differences of MuJoCo C, as in `mujoco.sysid`.
-`--actuators` compares models of the motors of the double pendulum, each run left out once.
+`--actuators` compares models of the motors of the double pendulum by simulated motions, each
+run left out once, and `--motors` models of motors by their torques alone, on held-out runs.
 `--score` measures the errors of a written model in MuJoCo C.
 """
 
@@ -21,6 +23,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import _identify_motors
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -28,6 +31,7 @@ import mujoco
 import mujoco.rollout
 import numpy as np
 from _bench import say
+from _identify_motors import compare_motors
 from _identify_polish import polish
 
 import eqsim
@@ -48,6 +52,13 @@ def main() -> None:
         )
     if options.peer:
         print(json.dumps(compare(options.recordings / "double_pendulum"), indent=1))
+        return
+    if options.motors:
+        if options.set not in MOTORS:
+            raise SystemExit(f"`--motors` is for {', '.join(MOTORS)}.")
+        text, read = MOTORS[options.set]
+        found = compare_motors(eqsim.load_mjcf(text), read(folder), options.seeds)
+        print(json.dumps(found, indent=1))
         return
     if options.actuators:
         found = compare_actuators(options.recordings / "double_pendulum")
@@ -248,26 +259,30 @@ def compare_actuators(folder: pathlib.Path) -> list[dict]:
     runs = identify.load_recordings(
         folder / "identification_C1.npz", ctrl="tau_command", channels={"q": "q"}
     )
-    rows = []
-    for name, (attach, more) in ACTUATORS.items():
-        sys, square, windows, count = attach(eqsim.load_mjcf(DOUBLE)), 0.0, [], 0
-        for left_out in runs:
-            result = identify.fit(
-                sys,
-                [run for run in runs if run is not left_out],
-                unknowns_of_double() | more,
-                windows=Windows(1.0),
-                loss=identify.CauchyLoss(1.0, per_window=True),
-            )
-            others = zeroed(result, [left_out])
-            window, own, samples = _errors(result, result.sys, others, 1.0)
-            windows.append(window)
-            square, count = square + own, count + samples
-        error, rms = np.concatenate(windows), np.sqrt(square / count)
-        rows.append({"model": name, "median": float(np.median(error))})
-        rows[-1] |= {"90 %": float(np.quantile(error, 0.9)), "rms": rms.tolist()}
-        say(rows[-1])
-    return rows
+    sys = eqsim.load_mjcf(DOUBLE)
+    found = identify.compare(
+        {
+            name: identify.Candidate(attach(sys), unknowns_of_double() | more)
+            for name, (attach, more) in ACTUATORS.items()
+        },
+        runs,
+        windows=Windows(1.0),
+        adjust=zeroed,
+        told=lambda score: say(_windows_row(score)),
+        loss=identify.CauchyLoss(1.0, per_window=True),
+    )
+    say(found)
+    return [_windows_row(score) for score in found.scores]
+
+
+def _windows_row(score: identify.ModelScore) -> dict:
+    errors = np.concatenate([*score.windows.values()])
+    return {
+        "model": score.name,
+        "median": float(np.median(errors)),
+        "90 %": float(np.quantile(errors, 0.9)),
+        "rms": score.rms["q"].tolist(),
+    }
 
 
 def simple_pendulum(
@@ -651,6 +666,11 @@ def _simulated(model, q, qd, ctrl, substeps: int) -> np.ndarray:
     return np.stack(out)
 
 
+MOTORS = {
+    "double_pendulum": (DOUBLE, _identify_motors.double_pendulum),
+    "simple_pendulum": (SINGLE, _identify_motors.simple_pendulum),
+}
+"""Robots with recorded torques, and functions that read their recordings."""
 SETS = {
     "double_pendulum": double_pendulum,
     "simple_pendulum": simple_pendulum,
@@ -672,6 +692,8 @@ def _options() -> argparse.Namespace:
     add("--objective", choices=("simulation", "violation"), default="simulation")
     add("--peer", action="store_true", help="time one Jacobian instead")
     add("--actuators", action="store_true", help="compare models of motors instead")
+    add("--motors", action="store_true", help="compare torques of motors instead")
+    add("--seeds", type=int, default=3, help="initial weights of each network")
     add("--score", help="MJCF file to score by MuJoCo C instead")
     add("--file", help="recordings to score, below the folder of the set")
     add("--torque", default="tau_command", help="of the scored recordings")

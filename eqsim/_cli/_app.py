@@ -154,9 +154,10 @@ def _control(
 def _identify(
     model: Annotated[pathlib.Path, tyro.conf.Positional],
     data: Annotated[tuple[pathlib.Path, ...], tyro.conf.Positional],
-    parameters: pathlib.Path,
+    parameters: tuple[pathlib.Path, ...],
     ctrl: str = "ctrl",
     channel: str = "q",
+    forces: str | None = None,
     window: float = 0.5,
     objective: Objective = "simulation",
     disturbance: float | None = None,
@@ -171,14 +172,18 @@ def _identify(
     Args:
         model: MJCF or URDF file of the robot.
         data: files of recordings (.npz), see `eqsim.identify.load_recordings`.
-        parameters: TOML or JSON file that lists the parameters to fit.
+        parameters: TOML or JSON file that lists the parameters to fit, and actuator models
+            to attach. Several files are compared by held-out errors, and the chosen one is
+            fitted.
         ctrl: array of the controls; `none` if there are none.
         channel: array of the measured coordinates.
+        forces: array of the measured forces of actuators, for `forces`.
         window: length of the windows, s.
         objective: `simulation` compares simulated windows with measured coordinates,
             `inverse` accelerations with the equations of motion, `violation` the motion
-            with the laws of contact and friction, and `innovations` coordinates with
-            one-step predictions of a Kalman filter. Validation always simulates.
+            with the laws of contact and friction, `innovations` coordinates with
+            one-step predictions of a Kalman filter, and `forces` actuators with measured
+            forces. Validation simulates, but for `forces`.
         disturbance: unmodelled accelerations for `innovations`, rad/s^2 or m/s^2 per root
             of Hz.
         noise: standard deviation of measured coordinates for `innovations`, rad or m.
@@ -187,7 +192,7 @@ def _identify(
         out: folder for the results.
     """
     files = model, data, parameters
-    how = ctrl, channel, window, objective, disturbance, noise
+    how = ctrl, channel, forces, window, objective, disturbance, noise
     run_identify(Identification(*files, *how, hold_out, seed, out))
 
 

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import tomllib
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -10,14 +11,14 @@ import jax
 import numpy as np
 from rich.console import Console
 
-from .. import identify
-from ..io import write_mjcf
+from .. import actuators, identify
+from ..io import save, write_mjcf
 from ..model import System
 from ..plugins import CommandError
 from ._inventory import robot_of
 
 
-Objective = Literal["simulation", "inverse", "violation", "innovations"]
+Objective = Literal["simulation", "inverse", "violation", "innovations", "forces"]
 
 
 class Request(NamedTuple):
@@ -25,9 +26,10 @@ class Request(NamedTuple):
 
     model: pathlib.Path
     data: tuple[pathlib.Path, ...]
-    parameters: pathlib.Path
+    parameters: tuple[pathlib.Path, ...]
     ctrl: str
     channel: str
+    forces: str | None
     window: float
     objective: Objective
     disturbance: float | None
@@ -37,8 +39,12 @@ class Request(NamedTuple):
     out: str
 
 
-MODEL, NUMBERS, PAGE = "model.xml", "result.json", "report.html"
-_KINDS = ("positive", "bounded", "free", "tied", "inertia", "gain", "bias", "delay")
+MODEL, NUMBERS, PAGE, ROBOT = "model.xml", "result.json", "report.html", "robot.npz"
+_KINDS = (
+    *("positive", "bounded", "free", "tied", "inertia", "gain", "bias", "delay"),
+    "actuator",
+)
+_FORCES = "force"
 
 
 def run_identify(request: Request) -> None:
@@ -49,45 +55,99 @@ def run_identify(request: Request) -> None:
     if not request.model.is_file():
         raise CommandError(f"There is no model file {str(request.model)!r}.")
     try:
-        sys = robot_of(request.model)
-        unknowns = read_unknowns(request.parameters)
+        given = robot_of(request.model)
+        found = [read_class(path, given, request.seed) for path in request.parameters]
+        names = [path.stem for path in request.parameters]
+        if len(set(names)) < len(names):
+            raise ValueError(
+                f"The files of `--parameters` must have different names, got {names}."
+            )
         objective = _objective(request)
         ctrl = None if request.ctrl == "none" else request.ctrl
-        load = lambda path: identify.load_recordings(
-            path, ctrl=ctrl, channels={"q": request.channel}
-        )
+        channels = {"q": request.channel}
+        channels |= {} if request.forces is None else {_FORCES: request.forces}
+        load = lambda path: identify.load_recordings(path, ctrl=ctrl, channels=channels)
         runs = [run for path in request.data for run in load(path)]
     except (ValueError, FileNotFoundError) as error:
         raise CommandError(str(error)) from error
-    fitted, held = runs, []
-    if request.hold_out > 0 and len({run.run for run in runs}) > 1:
-        fitted, held = identify.split(runs, request.hold_out, request.seed)
     folder = pathlib.Path(request.out)
     folder.mkdir(parents=True, exist_ok=True)
-    best = _Best(_labels(sys, unknowns), folder)
+    windows = identify.Windows(request.window)
+    if any(own.num_states for one in found for own in one.sys.actuator_models):
+        # At the start of a window their memory is zero.
+        windows = windows._replace(settle=min(0.05, 0.2 * request.window))
+    try:
+        chosen = found[0]
+        if len(found) > 1:
+            with console.status("comparing"):
+                compared = identify.compare(
+                    {name: one.candidate for name, one in zip(names, found)},
+                    runs,
+                    folds=min(4, len({run.run for run in runs})),
+                    windows=windows,
+                    objective=objective,
+                    seed=request.seed,
+                )
+            console.print(str(compared), markup=False, soft_wrap=True)
+            chosen = found[names.index(compared.chosen)]
+        _fit_candidate(request, console, chosen, runs, windows, objective)
+    except (ValueError, FloatingPointError) as error:
+        raise CommandError(str(error)) from error
+
+
+def _fit_candidate(
+    request: Request,
+    console: Console,
+    chosen: _Class,
+    runs: list[identify.Recording],
+    windows: identify.Windows,
+    objective: identify.AbstractObjective,
+) -> None:
+    """Fit one candidate, and write it."""
+    folder, sys, candidate = pathlib.Path(request.out), chosen.sys, chosen.candidate
+    fitted, held, stop = runs, [], None
+    if request.hold_out > 0 and len({run.run for run in runs}) > 1:
+        fitted, held = identify.split(runs, request.hold_out, request.seed)
+    if candidate.patience is not None and len({run.run for run in fitted}) > 1:
+        fitted, watched = identify.split(fitted, seed=request.seed)
+        stop = identify.EarlyStop(watched, candidate.patience)
+    best = _Best(_labels(sys, candidate.unknowns), folder)
     try:
         with console.status("compiling") as status:
             result = identify.fit(
                 sys,
                 fitted,
-                unknowns,
-                windows=identify.Windows(request.window),
+                candidate.unknowns,
+                windows=windows,
                 objective=objective,
                 validate=held,
+                stop=stop,
                 progress=lambda *now: best.take(now, status),
                 accepted=best.write_model,
+                **candidate.options,
             )
     except KeyboardInterrupt:
         raise CommandError(best.interrupted(), 1) from None
-    except (ValueError, FloatingPointError) as error:
-        raise CommandError(str(error)) from error
-    (folder / MODEL).write_text(write_mjcf(result.sys))
+    _write_robot(folder, result.sys)
     text = json.dumps({"finished": True} | result.dictionary(), indent=1)
     (folder / NUMBERS).write_text(text + "\n")
-    result.report(folder / PAGE)
+    written = [MODEL, NUMBERS]
+    if np.isfinite(result.covariance.used).all():
+        result.report(folder / PAGE)
+        written.append(PAGE)
+    written += [ROBOT] if sys.actuator_models else []
     console.print(str(result), markup=False, soft_wrap=True)
-    names = ", ".join(str(folder / name) for name in (MODEL, NUMBERS, PAGE))
+    names = ", ".join(str(folder / name) for name in written)
     console.print(f"wrote {names}", markup=False, soft_wrap=True)
+
+
+def _write_robot(folder: pathlib.Path, sys: System) -> None:
+    """Write a robot as MJCF, and with its actuator models, which MJCF does not have, as an
+    archive."""
+    if sys.actuator_models:
+        save(folder / ROBOT, sys)
+        sys = sys.without_actuator_models()
+    (folder / MODEL).write_text(write_mjcf(sys))
 
 
 def _objective(request: Request) -> identify.AbstractObjective:
@@ -111,6 +171,13 @@ def _objective(request: Request) -> identify.AbstractObjective:
             f"{' and '.join(given)} requires `--objective innovations`, but the objective "
             f"is {request.objective!r}."
         )
+    if (request.objective == "forces") is not (request.forces is not None):
+        raise ValueError(
+            "`--objective forces` and `--forces`, the array of the measured forces, require "
+            "each other."
+        )
+    if request.objective == "forces":
+        return identify.ActuatorForces(_FORCES)
     made = {
         "simulation": identify.Simulation,
         "inverse": identify.Inverse,
@@ -119,7 +186,7 @@ def _objective(request: Request) -> identify.AbstractObjective:
     return made[request.objective]()
 
 
-def _labels(sys: System, unknowns: dict[str, Any]) -> list[str]:
+def _labels(sys: System, unknowns: Mapping[str, Any]) -> list[str]:
     widths = {"ctrl": sys.nu, "q": sys.nv}
     try:
         pairs = unknowns.items()
@@ -150,7 +217,7 @@ class _Best:
 
     def write_model(self, sys: System) -> None:
         """Write the robot of a step."""
-        (self.folder / MODEL).write_text(write_mjcf(sys))
+        _write_robot(self.folder, sys)
 
     def interrupted(self) -> str:
         """Print which files have been written."""
@@ -162,8 +229,25 @@ class _Best:
         )
 
 
-def read_unknowns(path: pathlib.Path) -> dict[str, Any]:
-    """Read parameters from a TOML or JSON file: one table for each.
+class _Class(NamedTuple):
+    """A robot with the actuator models of a file, its unknowns, and whether there are
+    networks among them."""
+
+    sys: System
+    unknowns: dict[str, Any]
+    learned: bool
+
+    @property
+    def candidate(self) -> identify.Candidate:
+        """The arguments of a fit, of networks by first-order steps and with early stop."""
+        if not self.learned:
+            return identify.Candidate(self.sys, self.unknowns)
+        options = {"solver": identify.Adam()}
+        return identify.Candidate(self.sys, self.unknowns, options, patience=5)
+
+
+def read_class(path: pathlib.Path, sys: System, seed: int) -> _Class:
+    """Read parameters and actuator models from a TOML or JSON file: one table for each.
 
     **Raises:** `ValueError` with the entry and the accepted values.
     """
@@ -178,7 +262,81 @@ def read_unknowns(path: pathlib.Path) -> dict[str, Any]:
         raise ValueError(
             f"{str(path)!r} lists no parameters. Add one table per parameter."
         )
-    return {name: _unknown(name, table) for name, table in tables.items()}
+    unknowns, learned = {}, False
+    for name, table in tables.items():
+        if isinstance(table, dict) and table.get("kind") == "actuator":
+            sys, more = _attached(name, dict(table), sys, seed)
+            learned = learned or table["model"] in _NETWORKS
+            unknowns |= more
+        else:
+            unknowns[name] = _unknown(name, table)
+    return _Class(sys, unknowns, learned)
+
+
+_NETWORKS = ("MLPActuator", "GRUActuator")
+_GATES = ("update", "reset", "candidate", "gate_biases", "readout", "offset")
+_MODELS = {
+    "Delay": {"delay": "delay"},
+    "ControlFilter": {"time_constant": "positive"},
+    "Backlash": {"width": "positive"},
+    "TorqueSpeedLimit": {"stall_force": "positive", "no_load_speed": "positive"},
+    "StribeckFriction": {
+        "coulomb": "free",
+        "static": "free",
+        "stribeck_velocity": "positive",
+        "viscous": "free",
+    },
+    "TorqueLag": {"time_constant": "positive"},
+    "OutputTorque": {"time_constant": "positive", "inertia": "free"},
+    "PDServo": {"stiffness": "positive", "damping": "positive"},
+    "MLPActuator": dict.fromkeys(("weights", "biases"), "free"),
+    "GRUActuator": dict.fromkeys(_GATES, "free"),
+}
+"""Arrays of actuator models that are unknown, and the kind of each unknown."""
+
+
+def _attached(
+    name: str, table: dict[str, Any], sys: System, seed: int
+) -> tuple[System, dict[str, Any]]:
+    """Attach the actuator model of a table, and return its unknowns."""
+    table.pop("kind")
+    kind = table.pop("model", None)
+    if kind not in _MODELS:
+        raise ValueError(
+            f"Table {name!r} has the unknown `model` {kind!r}. Models: {[*_MODELS]}."
+        )
+    names = table.pop("actuators", [*sys.actuators.names])
+    names = [names] if isinstance(names, str) else names
+    fitted = table.pop("fit", [*_MODELS[kind]])
+    if odd := [field for field in fitted if field not in _MODELS[kind]]:
+        raise ValueError(
+            f"Table {name!r}: {kind} has no parameter {odd[0]!r} to fit. Parameters: "
+            f"{[*_MODELS[kind]]}."
+        )
+    shared = table.pop("shared", kind in _NETWORKS)
+    try:
+        prior = _prior(table)
+        if kind in _NETWORKS:
+            table["key"] = jax.random.key(seed)
+            prior = identify.NormalPrior(0.0, 1.0) if prior is None else prior
+        if kind == "Delay":
+            table.setdefault("dt", float(sys.dt))
+        model = vars(actuators)[kind](**table)
+        sys = sys.with_actuator_model(names, model, shared=shared)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Table {name!r}: {error}") from error
+    index = len(sys.actuator_models) - 1
+    out = {}
+    for field in fitted:
+        where = lambda s, field=field: vars(s.actuator_models[index].model)[field]
+        out[f"{name}.{field}"] = {
+            "positive": lambda: identify.Positive(where, prior=prior),
+            "free": lambda: identify.Unbounded(where, prior=prior),
+            "delay": lambda: identify.Bounded(
+                where, 0.0, model.num_samples * float(sys.dt), prior=prior
+            ),
+        }[_MODELS[kind][field]]()
+    return sys, out
 
 
 def _unknown(name: str, table: Any) -> Any:

@@ -1,7 +1,7 @@
 """Models with closed forms.
 
 First those between `ctrl` and the actuator: delay, low-pass filter, backlash. Then those
-between the force law and the joint: limits, friction, lag, and a PD servo.
+between the force law and the joint: limits, friction, lag, rotor, and a PD servo.
 """
 
 import math
@@ -285,6 +285,38 @@ class TorqueLag(AbstractForceModel):
         self, state: Float[Array, " 1"], inputs: ActuatorInputs
     ) -> tuple[Float[Array, " 1"], Float[Array, ""]]:
         return _lagged(state, inputs.force, inputs.dt / self.time_constant)
+
+
+class OutputTorque(AbstractForceModel):
+    r"""Torque behind the rotor of a motor, with a lag: that of the law less what accelerates
+    the rotor, $\tau \dot y = f - J \dot v - y$ with the velocity $v$.
+
+    The state is $z = y + J v/\tau$, so that no acceleration is needed:
+    $\dot z = (f - y)/\tau$, exact for a force and velocity that are constant over a time
+    step. Drives that report torques at the output follow this law. $J$ is the inertia that
+    `Joints.armature` describes otherwise: with both, it counts twice.
+
+    **Arguments:**
+
+    - `time_constant`: $\tau$, s; must be positive.
+    - `inertia`: $J$, inertia of the rotor times the squared gear ratio, kg m$^2$ or kg.
+    """
+
+    time_constant: Float[Array, ""] = eqx.field(converter=as_array)
+    inertia: Float[Array, ""] = eqx.field(converter=as_array)
+
+    @property
+    def num_states(self) -> int:
+        """One: the torque, with the part of the velocity."""
+        return 1
+
+    def __call__(
+        self, state: Float[Array, " 1"], inputs: ActuatorInputs
+    ) -> tuple[Float[Array, " 1"], Float[Array, ""]]:
+        momentum = self.inertia / self.time_constant * inputs.velocity
+        time = inputs.dt / self.time_constant
+        new, output = _lagged(state, inputs.force + momentum, time)
+        return new, output - momentum
 
 
 class PDServo(AbstractForceModel):

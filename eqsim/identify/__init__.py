@@ -10,7 +10,8 @@ objective compares in each window, by exact Jacobians. Files in reading order:
 - `_objectives` and `_violation`: comparisons of a model with a window;
 - `_fit_problem` and `_solver`: cost and Gauss-Newton matrix of all windows, and their minimum;
 - `_assessment` and `_result`: covariances, identifiability, held-out errors; the report;
-- `_fit`: `fit`, and the choice of experiments.
+- `_fit`: `fit`, and the choice of experiments;
+- `_many_fits`: comparison of classes of models, and ensembles.
 
 It uses models, kinematics, dynamics, constraints, pipelines, `io` and `estimate`. Only the
 command line imports it.
@@ -27,6 +28,7 @@ from ..estimate import (
 from ._assessment import (
     Combination as Combination,
     Covariance as Covariance,
+    EarlyStop as EarlyStop,
     HorizonError as HorizonError,
     Identifiability as Identifiability,
     Validation as Validation,
@@ -55,8 +57,18 @@ from ._fit_problem import (
     SquareLoss as SquareLoss,
 )
 from ._inertia import Inertia as Inertia, LogDetPrior as LogDetPrior
+from ._many_fits import (
+    Candidate as Candidate,
+    compare as compare,
+    Ensemble as Ensemble,
+    EnsemblePosterior as EnsemblePosterior,
+    fit_ensemble as fit_ensemble,
+    ModelComparison as ModelComparison,
+    ModelScore as ModelScore,
+)
 from ._objectives import (
     AbstractObjective as AbstractObjective,
+    ActuatorForces as ActuatorForces,
     Innovations as Innovations,
     Inverse as Inverse,
     Simulation as Simulation,
@@ -72,7 +84,7 @@ from ._result import (
     Posterior as Posterior,
     Result as Result,
 )
-from ._solver import Solver as Solver
+from ._solver import Adam as Adam, Solver as Solver
 from ._unknowns import (
     AbstractPrior as AbstractPrior,
     AbstractUnknown as AbstractUnknown,

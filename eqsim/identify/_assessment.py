@@ -35,9 +35,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..estimate.stochastic_model import predicted_channels
+from ..estimate.stochastic_model import predicted_channels, tangent_widths
 from ._fit_problem import FitProblem, residuals
-from ._objectives import Simulation
+from ._objectives import ActuatorForces, Given, Simulation
 from ._recordings import Recording
 from ._solver import eliminate, informations, Iterate, scores
 from ._windows import Cut, cut, start_channel, Windows
@@ -292,26 +292,87 @@ def prediction(
     windows: Windows,
     before: float,
 ) -> tuple[FitProblem, Cut]:
-    """Return the problem of simulating windows of other recordings.
+    """Return the problem of predicting windows of other recordings.
 
-    Whatever a fit compares, its predictions are simulations.
+    Whatever a fit compares, its predictions are simulations; only those of actuator forces
+    are forces along recorded motions.
 
     **Arguments:**
 
     - `before`: time before the start of a window for which commands are kept, s.
     """
-    channels = list(predicted_channels(problem.sys, problem.measure))
-    runs = problem.runs
-    found = cut(problem.sys, list(recordings), channels, windows, before, runs)
+    sys, measure, objective = problem.sys, problem.measure, problem.objective
+    if not isinstance(objective, ActuatorForces):
+        objective = Simulation(objective.control)
+    widths = tangent_widths(sys, measure, predicted_channels(sys, measure))
+    given = Given(sys, problem.pipeline, measure, list(recordings), windows, widths)
+    recordings, channels, _ = objective.compare(given)
+    found = cut(sys, list(recordings), channels, windows, before, problem.runs)
     new = dataclasses.replace(
         problem,
         batch=found.batch,
         start_channel=start_channel(windows),
         steps=found.steps,
         rows=found.rows,
-        objective=Simulation(problem.objective.control),
+        objective=objective,
     )
     return new, found
+
+
+class EarlyStop(NamedTuple):
+    """Stop a fit where the error on held-out recordings is least, and return this iterate.
+
+    **Arguments:**
+
+    - `recordings`: held-out recordings, of other runs than those that are fitted, and than
+        those of `validate`, whose errors would otherwise be too small.
+    - `patience`: number of accepted steps (of `Adam`: of checks) without a smaller error
+        after which the fit stops.
+    """
+
+    recordings: Sequence[Recording]
+    patience: int = 5
+
+
+class HeldOut:
+    """Held-out errors of the iterates of a fit, and the best of them.
+
+    - `errors`: mean square errors over all columns, relative to those of the start.
+    - `best`: `theta` and `starts` with the least error.
+    """
+
+    errors: list[float]
+    best: tuple[np.ndarray, np.ndarray] | None
+
+    def __init__(
+        self, problem: FitProblem, stop: EarlyStop, windows: Windows, before: float
+    ):
+        windows = windows._replace(continuity=None)
+        self._problem, found = prediction(problem, stop.recordings, windows, before)
+        self._zero = jnp.zeros_like(found.batch.sd)
+        self._known = np.asarray(found.batch.mask)
+        self._patience, self._scale = stop.patience, np.ones(())
+        self.errors, self.best = [], None
+
+    def take(self, theta: np.ndarray, starts: np.ndarray) -> bool:
+        """Compare an iterate. Returns true if the fit should stop."""
+        found = residuals(self._problem, jnp.asarray(theta), self._zero)
+        rms = [window_errors(np.asarray(x), self._known)[0] for x in found.values()]
+        square = np.concatenate(rms) ** 2
+        if not self.errors:
+            self._scale = np.maximum(square, 1e-300)
+        error = float(np.mean(square / self._scale))
+        error = error if np.isfinite(error) else np.inf
+        if not self.errors or error < min(self.errors):
+            self.best = theta, starts
+        self.errors.append(error)
+        return self.over
+
+    @property
+    def over(self) -> bool:
+        """True if the last iterates were not better than one before."""
+        since = len(self.errors) - 1 - int(np.argmin(self.errors))
+        return since >= self._patience
 
 
 class HorizonError(NamedTuple):
@@ -398,14 +459,16 @@ def held_out_errors(
 def _horizon(horizon, fitted, baseline, known, run, seed: int) -> HorizonError:
     rms, median, base_rms, base_median, ratio = {}, {}, {}, {}, {}
     for name in fitted:
-        rms[name], own = _errors(fitted[name], known)
-        base_rms[name], base = _errors(baseline[name], known)
+        rms[name], own = window_errors(fitted[name], known)
+        base_rms[name], base = window_errors(baseline[name], known)
         median[name], base_median[name] = float(np.median(own)), float(np.median(base))
         ratio[name] = _ratio(own, base, run, seed)
     return HorizonError(horizon, rms, median, base_rms, base_median, ratio)
 
 
-def _errors(error: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def window_errors(
+    error: np.ndarray, known: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Compute root mean squares by column, and by window."""
     square = np.where(known[..., None], error**2, 0.0)
     square = np.nan_to_num(square, nan=np.inf)

@@ -14,6 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optimistix as optx
 
 from .._errors import check_count, check_numbers
 from .._loops import scan
@@ -23,8 +24,11 @@ from ..kinematics import integrate
 from ..model import System, validate as validate_system
 from ..pipelines import AbstractPipeline, Generalized, inactive_parameters
 from ._assessment import (
+    Covariance,
     covariance,
+    EarlyStop,
     held_out_errors,
+    HeldOut,
     Identifiability,
     identifiability,
     pseudo_inverse,
@@ -35,14 +39,19 @@ from ._objectives import AbstractObjective, Given, Simulation
 from ._recordings import Recording
 from ._result import Result
 from ._solver import (
+    Adam,
+    descend,
     eliminate,
     estimated,
     floors,
     Iterate,
     iterate_at,
     minimize,
+    noise_of,
     restarted,
     Solver,
+    Told,
+    total,
 )
 from ._unknowns import AbstractUnknown, RUNS
 from ._windows import Cut, cut, start_channel, Windows
@@ -79,7 +88,8 @@ def fit(
     noise: Mapping[str, Any] | None = None,
     pipeline: AbstractPipeline = Generalized(),
     smoothing: Sequence[float] = (),
-    solver: Solver = Solver(),
+    solver: Solver | Adam = Solver(),
+    stop: EarlyStop | None = None,
     validate: Sequence[Recording] = (),
     horizons: Sequence[float] | None = None,
     progress: Callable[[np.ndarray, float, int], Any] | None = None,
@@ -99,7 +109,8 @@ def fit(
     - `windows`: lengths and starts of windows. `objective`: the comparison.
     - `loss`: robust loss of the residuals.
     - `noise`: standard deviations by channel. By default they are estimated.
-    - `pipeline`: the physics. `solver`: settings of the solver.
+    - `pipeline`: the physics. `solver`: settings of Levenberg-Marquardt, or of `Adam`.
+    - `stop`: held-out recordings that end the fit.
     - `smoothing`: widths of the onset of contacts, m, one after the other:
         `(2e-3, 5e-4, 0.0)`. Each fit starts from the last one.
     - `validate`: held-out recordings, of other runs. `horizons`: s, at which their errors
@@ -111,7 +122,9 @@ def fit(
     `FloatingPointError` if the simulation is not finite at the start.
     """
     runs = [recordings] if isinstance(recordings, Recording) else list(recordings)
+    watched = [] if stop is None else list(stop.recordings)
     check_split(runs, validate)
+    check_split([*runs, *validate], watched)
     _check_solver(solver)
     setup = prepare(
         sys,
@@ -126,13 +139,14 @@ def fit(
     )
     problem = setup.problem
     widths = {k: v.shape[0] for k, v in problem.sigma.items()}
-    rounds = _Rounds(
-        solver,
-        frozenset(noise or ()),
-        floors(setup.runs, list(widths), widths),
-        _told(problem, progress, accepted),
-    )
-    result = _annealed(rounds, setup, smoothing)
+    floor = floors(setup.runs, list(widths), widths)
+    told, fixed = _told(problem, progress, accepted), frozenset(noise or ())
+    watch = lambda now: _watch(now, stop, windows, longest_delay(unknowns))
+    if isinstance(solver, Adam):
+        result = _descended(solver, setup, smoothing, fixed, floor, told, watch)
+    else:
+        rounds = _Rounds(solver, fixed, floor, told)
+        result = _annealed(rounds, setup, smoothing, watch)
     if not validate:
         return result
     held_out = held_out_errors(
@@ -142,7 +156,7 @@ def fit(
         list(validate),
         windows,
         horizons or [windows.length * share for share in (0.25, 0.5, 1.0)],
-        _before(unknowns),
+        longest_delay(unknowns),
     )
     return dataclasses.replace(result, validation=held_out)
 
@@ -157,12 +171,20 @@ class _Rounds(NamedTuple):
     solver: Solver
     fixed: frozenset[str]
     floor: dict[str, np.ndarray]
-    told: Callable[[Iterate], None]
+    told: Told
 
 
-def _check_solver(solver: Solver) -> None:
+def _check_solver(solver: Solver | Adam) -> None:
     """Raise `ValueError` if a setting of the solver is out of its range."""
     not_negative = lambda x: x >= 0
+    if isinstance(solver, Adam):
+        check_count("Adam.steps", solver.steps)
+        check_count("Adam.check_every", solver.check_every)
+        if solver.batch is not None:
+            check_count("Adam.batch", solver.batch)
+        rate = solver.learning_rate
+        check_numbers("Adam.learning_rate", rate, lambda x: x > 0, "positive")
+        return
     check_count("Solver.max_steps", solver.max_steps)
     check_count("Solver.rounds", solver.rounds)
     check_count("Solver.restarts", solver.restarts, 0)
@@ -170,18 +192,111 @@ def _check_solver(solver: Solver) -> None:
     check_numbers("Solver.damping", solver.damping, lambda x: x > 0, "positive")
 
 
-def _annealed(rounds: _Rounds, setup: Setup, smoothing: Sequence[float]) -> Result:
+_Watch = Callable[[FitProblem], HeldOut | None]
+
+
+def _watch(
+    problem: FitProblem, stop: EarlyStop | None, windows: Windows, before: float
+):
+    if stop is None:
+        return None
+    check_count("EarlyStop.patience", stop.patience)
+    if not stop.recordings:
+        raise ValueError(
+            "`EarlyStop.recordings` is empty: at least one held-out recording is required."
+        )
+    check_channels(stop.recordings, predicted_channels(problem.sys, problem.measure))
+    return HeldOut(problem, stop, windows, before)
+
+
+def _watched(told: Told, held: HeldOut | None) -> Told:
+    """Return a callback that stops a fit where the held-out error is least."""
+    if held is None:
+        return told
+    last: list[np.ndarray] = []
+
+    def watched(theta, starts, cost, steps):
+        told(theta, starts, cost, steps)
+        # Each estimate of the noise starts from the last iterate.
+        if last and np.array_equal(last[-1], theta):
+            return held.over
+        last[:] = [theta]
+        return held.take(theta, starts)
+
+    return watched
+
+
+def _annealed(
+    rounds: _Rounds, setup: Setup, smoothing: Sequence[float], watch: _Watch
+) -> Result:
     """Fit with each width of the onset of contacts in turn."""
     problem, theta, bounds = setup.problem, setup.theta, setup.bounds
     starts, steps = np.zeros(problem.batch.sd.shape), 0
     for width in smoothing or (None,):
         if width is not None:
             problem = _smoothed(problem, float(width))
-        problem, now, outcome, bounds = _reached(rounds, problem, theta, starts, bounds)
+        held = watch(problem)
+        own = rounds._replace(told=_watched(rounds.told, held))
+        problem, now, outcome, bounds = _reached(own, problem, theta, starts, bounds)
         theta, starts, steps = now.theta, now.starts, steps + now.steps
+        if held is not None and held.best is not None:
+            theta, starts = held.best
+            now = iterate_at(problem, theta, starts, now.steps)
     warn_without_influence(now, setup.labels)
     setup = setup._replace(problem=problem, bounds=bounds)
-    return _result(setup, now._replace(steps=steps), outcome)
+    result = _result(setup, now._replace(steps=steps), outcome)
+    return _with_errors(result, held)
+
+
+def _with_errors(result: Result, held: HeldOut | None) -> Result:
+    errors = () if held is None else tuple(held.errors)
+    return dataclasses.replace(result, held_out=errors)
+
+
+def _descended(
+    settings: Adam,
+    setup: Setup,
+    smoothing: Sequence[float],
+    fixed: frozenset[str],
+    floor: dict[str, np.ndarray],
+    told: Told,
+    watch: _Watch,
+) -> Result:
+    """Fit by first-order steps, with each width of the onset of contacts in turn."""
+    problem, theta = setup.problem, setup.theta
+    if problem.gap_weight > 0:
+        raise ValueError(
+            "`Windows.continuity` needs `Solver`. Leave it out for `Adam`."
+        )
+    starts, steps = np.zeros(problem.batch.sd.shape), 0
+
+    def noise(found, sigma):
+        new = noise_of(found, problem.loss, floor)
+        return {k: x if k in fixed else jnp.asarray(new[k]) for k, x in sigma.items()}
+
+    for width in smoothing or (None,):
+        if width is not None:
+            problem = _smoothed(problem, float(width))
+        held = watch(problem)
+        own = _watched(told, held)
+        end = descend(problem, theta, starts, setup.bounds, settings, noise, own)
+        theta, starts, steps = end.theta, end.starts, steps + end.steps
+        if held is not None and held.best is not None:
+            theta, starts = held.best
+        problem = eqx.tree_at(lambda p: p.sigma, problem, end.sigma)
+    free = jnp.asarray(theta), jnp.asarray(starts)
+    found, prior = total(problem, free)
+    size, outcome = len(theta), optx.RESULTS.successful
+    missing, each = np.full((size, size), np.nan), np.full(size, np.nan)
+    unknown = Covariance(missing, missing, missing, 0, False, each)
+    none = np.zeros(0)
+    told_by_data = Identifiability(problem.scales(free[0]), none, (), (), np.nan)
+    setup = setup._replace(problem=problem)
+    result = _described(
+        setup, theta, starts, found.misfit, unknown, told_by_data, outcome
+    )
+    cost = float(found.cost.sum() + prior)
+    return _with_errors(dataclasses.replace(result, cost=cost, steps=steps), held)
 
 
 def prepare(
@@ -216,7 +331,7 @@ def prepare(
     check_influence(sys, unknowns, columns)
     given = Given(sys, pipeline, measure, runs, windows, widths)
     runs, channels, compared = objective.compare(given)
-    found = cut(sys, runs, channels, windows, _before(unknowns), names)
+    found = cut(sys, runs, channels, windows, longest_delay(unknowns), names)
     sizes = tuple(len(start) for start in starts)
     theta = np.concatenate(starts)
     sigma = {name: np.ones(width) for name, width in compared.items()}
@@ -326,42 +441,64 @@ def _noisy(rounds: _Rounds, problem: FitProblem, theta, starts, bounds):
 
 
 def _result(setup: Setup, now: Iterate, outcome) -> Result:
+    """Describe a minimum with its covariance."""
     problem, found, labels = setup.problem, setup.found, setup.labels
     theta = jnp.asarray(now.theta)
     jacobian = np.asarray(jax.jacfwd(problem.values)(theta))
     samples = int(sum(float(x.sum()) for x in now.blocks.counts.values()))
     linked = bool(found.batch.linked.any())
-    _, _, hessian = prior_terms(problem, theta)
-    hessian = np.asarray(hessian)
+    hessian = np.asarray(prior_terms(problem, theta)[2])
     prior_sd = _prior_sd(hessian, jacobian)
     scale = np.where(np.isfinite(prior_sd), prior_sd, problem.scales(theta))
-    model = problem.model(theta)
-    names = [setup.runs[k].name for k in found.recording]
     # Runs with parameters of their own have scores of zero, from which no covariance
     # follows: their windows are the clusters then.
-    clusters = np.zeros_like(found.run) if model.signals.run_biases else found.run
+    own = problem.model(theta).signals.run_biases
+    clusters = np.zeros_like(found.run) if own else found.run
+    spread = covariance(now, clusters, samples, jacobian, linked)
+    told_by_data = _told_by_data(
+        now, now.arrow.theta - hessian, jacobian, scale, labels
+    )
+    result = _described(
+        setup,
+        now.theta,
+        now.starts,
+        now.blocks.misfit,
+        spread,
+        told_by_data,
+        outcome,
+    )
+    return dataclasses.replace(result, cost=now.cost, steps=now.steps)
+
+
+def _described(
+    setup: Setup, theta, starts, misfit, spread: Covariance, told_by_data, outcome
+) -> Result:
+    """Return a result whose cost and number of steps are still zero."""
+    problem, found = setup.problem, setup.found
+    free = jnp.asarray(theta)
+    jacobian = np.asarray(jax.jacfwd(problem.values)(free))
+    hessian = np.asarray(prior_terms(problem, free)[2])
+    model, names = problem.model(free), [setup.runs[k].name for k in found.recording]
     return Result(
         sys=model.sys,
         signals=model.signals,
-        names=labels,
-        values=np.asarray(problem.values(theta)),
+        names=setup.labels,
+        values=np.asarray(problem.values(free)),
         sigma={k: np.asarray(v) for k, v in problem.sigma.items()},
-        covariance=covariance(now, clusters, samples, jacobian, linked),
-        identifiability=_told_by_data(
-            now, now.arrow.theta - hessian, jacobian, scale, labels
-        ),
+        covariance=spread,
+        identifiability=told_by_data,
         validation=None,
         outcome=outcome,
-        cost=now.cost,
-        steps=now.steps,
-        misfit=np.asarray(now.blocks.misfit),
+        cost=0.0,
+        steps=0,
+        misfit=np.asarray(misfit),
         window=tuple(zip(names, found.begin.tolist(), strict=True)),
         problem=problem,
-        theta=now.theta,
-        starts=now.starts,
+        theta=theta,
+        starts=starts,
         jacobian=jacobian,
         bounds=setup.bounds,
-        prior_sd=prior_sd,
+        prior_sd=_prior_sd(hessian, jacobian),
     )
 
 
@@ -380,7 +517,7 @@ def _told_by_data(
     return identifiability(to_values.T @ reduced @ to_values, scale, labels)
 
 
-def _before(unknowns: Mapping[str, AbstractUnknown]) -> float:
+def longest_delay(unknowns: Mapping[str, AbstractUnknown]) -> float:
     """Return the longest delay of commands, s."""
     delays = [x for x in unknowns.values() if isinstance(x, ChannelDelay)]
     return max([x.upper for x in delays if x.channel == "ctrl"], default=0.0)
@@ -404,13 +541,13 @@ def _smoothed(problem: FitProblem, width: float) -> FitProblem:
     return eqx.tree_at(lambda p: p.pipeline, problem, pipeline)
 
 
-def _told(problem: FitProblem, progress, accepted):
-    def told(now: Iterate) -> None:
+def _told(problem: FitProblem, progress, accepted) -> Told:
+    def told(theta, starts, cost, steps):
         if accepted is not None:
-            accepted(problem.model(jnp.asarray(now.theta)).sys)
+            accepted(problem.model(jnp.asarray(theta)).sys)
         if progress is not None:
-            values = np.asarray(problem.values(jnp.asarray(now.theta)))
-            progress(values, now.cost, now.steps)
+            progress(np.asarray(problem.values(jnp.asarray(theta))), cost, steps)
+        return False
 
     return told
 

@@ -202,6 +202,15 @@ class FitProblem(eqx.Module):
         return total
 
 
+class Losses(NamedTuple):
+    """Cost by window, without derivatives; see `Blocks`."""
+
+    cost: Float[Array, " k"]
+    squares: dict[str, Array]
+    counts: dict[str, Array]
+    misfit: Float[Array, " k"]
+
+
 class Blocks(NamedTuple):
     """Cost and derivatives by window.
 
@@ -248,6 +257,17 @@ def evaluate(
     roll = lambda x: jnp.roll(x, -1, axis=0)
     following = _moved(problem, starts, batch)
     return jax.vmap(window)(starts, batch, *map(roll, (*following, batch.sd)))
+
+
+def losses(
+    problem: FitProblem, theta: Float[Array, " p"], starts: Float[Array, "k nx"]
+) -> Losses:
+    """Compute the cost of each window without derivatives; for reverse mode."""
+
+    def window(start, row):
+        return _weighed(problem, _window(problem, theta, start, row)[0], row).losses
+
+    return jax.vmap(window)(starts, problem.batch)
 
 
 @eqx.filter_jit
@@ -299,16 +319,38 @@ def _reduced(
     problem: FitProblem, channels, slopes, end, row: Batch, following
 ) -> Blocks:
     by_channel, by_end = slopes
-    names = list(channels)
-    count = lambda name: channels[name].shape[1]
-    scale = jnp.concatenate(
-        [jnp.broadcast_to(problem.sigma[name], (count(name),)) for name in names]
+    own = _weighed(problem, channels, row)
+    j = jnp.concatenate([by_channel[name] for name in channels], axis=1)
+    j = j / own.scale[None, :, None]
+    gap, gap_slope, next_slope = _jump(problem, end, by_end, row, following)
+    return Blocks(
+        own.losses.cost,
+        jnp.einsum("mdn,md->n", j, own.weight * own.residual),
+        jnp.einsum("mda,md,mdb->ab", j, own.weight, j),
+        gap,
+        gap_slope,
+        next_slope,
+        own.losses.squares,
+        own.losses.counts,
+        own.losses.misfit,
     )
-    r = jnp.concatenate([channels[name] for name in names], axis=1) / scale[None]
-    j = (
-        jnp.concatenate([by_channel[name] for name in names], axis=1)
-        / scale[None, :, None]
-    )
+
+
+class _Weighed(NamedTuple):
+    """Residuals of a window in units of the noise, `(samples, columns)`, which are `scale`,
+    and their weights by the robust loss; zero for padding."""
+
+    residual: Array
+    scale: Array
+    weight: Array
+    losses: Losses
+
+
+def _weighed(problem: FitProblem, channels: dict[str, Array], row: Batch) -> _Weighed:
+    sizes = {name: value.shape[1] for name, value in channels.items()}
+    wide = lambda name: jnp.broadcast_to(problem.sigma[name], (sizes[name],))
+    scale = jnp.concatenate([wide(name) for name in sizes])
+    r = jnp.concatenate([*channels.values()], axis=1) / scale[None]
     known = jnp.broadcast_to(row.mask[:, None], r.shape).astype(r.dtype)
     square, total = r**2, jnp.maximum(jnp.sum(known), 1.0)
     mean = jnp.sum(square) / total
@@ -318,24 +360,18 @@ def _reduced(
     else:
         cost = 0.5 * jnp.sum(known * problem.loss.value(square))
         weight = problem.loss.weight(square) * known
-    gap, gap_slope, next_slope = _jump(problem, end, by_end, row, following)
     ends, at = {}, 0
-    for name in names:
-        ends[name], at = slice(at, at + count(name)), at + count(name)
-    return Blocks(
+    for name, size in sizes.items():
+        ends[name], at = slice(at, at + size), at + size
+    squares = jnp.sum(weight * (r * scale[None]) ** 2, axis=0)
+    counts = jnp.sum(known, axis=0)
+    found = Losses(
         jnp.where(jnp.isfinite(cost), cost, jnp.inf),
-        jnp.einsum("mdn,md->n", j, weight * r),
-        jnp.einsum("mda,md,mdb->ab", j, weight, j),
-        gap,
-        gap_slope,
-        next_slope,
-        {
-            k: jnp.sum(weight * (r * scale[None]) ** 2, axis=0)[at]
-            for k, at in ends.items()
-        },
-        {k: jnp.sum(known, axis=0)[at] for k, at in ends.items()},
+        {name: squares[at] for name, at in ends.items()},
+        {name: counts[at] for name, at in ends.items()},
         mean,
     )
+    return _Weighed(r, scale, weight, found)
 
 
 def _jump(problem: FitProblem, end, by_end, row: Batch, following):

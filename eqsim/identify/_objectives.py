@@ -1,9 +1,9 @@
 r"""Objectives: what a fit compares in one window of a recording.
 
-`Simulation` compares a simulation of the window, `Inverse` accelerations, without simulation,
-and `Innovations` the predictions of a Kalman filter; `Violation`, of the laws of contact, has
-its own file. In this order: the interface, `Simulation` and functions for all, `Inverse`,
-`Innovations`.
+`Simulation` compares a simulation of the window, `ActuatorForces` and `Inverse` forces and
+accelerations, without simulation, and `Innovations` the predictions of a Kalman filter;
+`Violation`, of the laws of contact, has its own file. In this order: the interface,
+`Simulation` and functions for all, `ActuatorForces`, `Inverse`, `Innovations`.
 """
 
 import abc
@@ -18,21 +18,31 @@ from jaxtyping import Array, Float
 
 from .._errors import check_numbers
 from .._loops import scan
+from ..dynamics.actuation import actuation_at
+from ..dynamics.force_laws import advance_activation
 from ..estimate import AbstractMeasurement, JointPositions
 from ..estimate.stochastic_model import (
     AbstractSpace,
     acceleration_factor,
     compress,
+    Coordinates,
     correct,
     dot,
+    Euclidean,
     interpolate,
     space_of,
 )
 from ..kinematics import difference, integrate
-from ..model import State, System
+from ..model import State, System, Transmission
 from ..model.arrays import as_array
 from ..pipelines import AbstractPipeline
-from ._channels import AbstractInterpolation, bias_of, extended, LinearInterpolation
+from ._channels import (
+    AbstractInterpolation,
+    bias_of,
+    extended,
+    LinearInterpolation,
+    ZeroOrderHold,
+)
 from ._recordings import inner_rows, Recording
 from ._unknowns import Model, Signals
 from ._windows import Batch, local_fit, step_of, Windows
@@ -267,6 +277,102 @@ def place(time: Array, dt: Array, steps: int) -> tuple[Array, Array]:
 
 
 _Q, _QD, QDD = "local q", "local qd", "qdd"
+
+
+class ActuatorForces(AbstractObjective):
+    r"""Measured minus predicted forces of actuators, without simulation.
+
+    The actuators alone, with their models, follow the recorded motion: at each step of
+    `sys.dt` they read the command and the recorded coordinates and velocities, and their
+    activations and the memory of models advance as in a simulation. A fitted model is part
+    of `Result.sys`, and acts in simulations at once.
+
+    Coordinates and velocities are those of local cubics through the channel
+    `Windows.channel`. Memory is zero at the start of a window: leave out the first samples
+    with `Windows.settle`. Residuals do not depend on the starts of windows, and held-out
+    errors are errors of these forces. Gains, biases and delays of commands are supported,
+    those of sensors have no influence.
+
+    Forces that are computed from measured currents leave out friction and inertia of the
+    gearbox behind the motor.
+
+    **Arguments:**
+
+    - `channel`: channel of the recordings with the measured forces, one column per force
+        as in `ActuatorStates.force`: N m or N, before the gear.
+    - `control`: commands between their recorded times.
+    """
+
+    channel: str = eqx.field(static=True, default="force")
+    control: AbstractInterpolation = ZeroOrderHold()
+
+    def compare(self, given: Given) -> Comparison:
+        sys, windows = given.sys, given.windows
+        if windows.continuity is not None:
+            raise ValueError(
+                "`ActuatorForces` does not simulate, so windows cannot be connected. Leave "
+                "out `continuity`."
+            )
+        if Transmission.BODY in sys.actuators.transmissions:
+            raise ValueError(
+                "`ActuatorForces` does not know contacts, but an actuator acts through the "
+                "contacts of a link. Use `Simulation`."
+            )
+        derived = []
+        for recording in given.recordings:
+            found = recording.channels.get(self.channel)
+            if found is None or found.shape[1] != sys.nout:
+                has = (
+                    "no such channel" if found is None else f"{found.shape[1]} columns"
+                )
+                raise ValueError(
+                    f"`ActuatorForces` needs measured forces in channel {self.channel!r}, "
+                    f"{sys.nout} columns, one for each force of {[*sys.actuators.names]}. "
+                    f"Recording {recording.name!r} has {has}; its channels are "
+                    f"{sorted(recording.channels)}."
+                )
+            rows = np.arange(len(recording.time))
+            fit = local_fit(
+                sys, recording, rows, windows.channel, windows.half, windows.gap
+            )
+            derived.append(recording.rows(rows, {_Q: fit.q, _QD: fit.qd}))
+        return Comparison(derived, (_Q, _QD, self.channel), {self.channel: sys.nout})
+
+    def residuals(
+        self,
+        physics: Physics,
+        model: Model,
+        start: tuple[Float[Array, " nq"], Float[Array, " nv"]],
+        window: Batch,
+    ) -> WindowResiduals:
+        sys, times = model.sys, grid(physics, model.sys)
+        ctrl = commands(model, window, self.control, times)
+        rows = window.measured
+        space = Coordinates(sys) if sys.nq != sys.nv else Euclidean()
+        between = lambda space, name: _between(space, window.time, rows[name], times)
+        motion = between(space, _Q), between(Euclidean(), _QD), ctrl
+
+        def advance(act, x):
+            now = actuation_at(sys, x[0], x[1], act, x[2])
+            kept = now.length, now.velocity, now.model_states
+            return advance_activation(sys, act, now.act_rate, *kept), now.force
+
+        _, force = scan(advance, jnp.zeros(sys.na, ctrl.dtype), motion)
+        k, share = place(window.time, sys.dt, physics.steps)
+        predicted = force[k] + share[:, None] * (force[k + 1] - force[k])
+        error = jnp.where(window.mask[:, None], rows[self.channel] - predicted, 0.0)
+        return WindowResiduals({self.channel: error}, start)
+
+
+def _between(space: AbstractSpace, time: Array, values: Array, at: Array) -> Array:
+    """Interpolate measured values to other times; before and after them they are
+    constant."""
+    k = jnp.clip(jnp.searchsorted(time, at, side="right") - 1, 0, len(time) - 2)
+    # Padding repeats the last time.
+    span = jnp.maximum(time[k + 1] - time[k], jnp.finfo(time.dtype).tiny)
+    share = jnp.clip((at - time[k]) / span, 0.0, 1.0)
+    own = lambda a, b, share: interpolate(space, a, b, share)
+    return jax.vmap(own)(values[k], values[k + 1], share)
 
 
 class Inverse(AbstractObjective):

@@ -97,6 +97,10 @@ class Result:
     - `jacobian`: derivative of the values by the free numbers.
     - `bounds`: bounds of the free numbers. `prior_sd`: standard deviations of the priors
         of the values, infinite without one.
+    - `held_out`: mean square errors of the iterates on the recordings of `EarlyStop`,
+        relative to the start.
+
+    A fit by `Adam` has no covariances: those numbers are NaN.
     """
 
     sys: System
@@ -118,6 +122,7 @@ class Result:
     jacobian: np.ndarray
     bounds: tuple[np.ndarray, np.ndarray]
     prior_sd: np.ndarray
+    held_out: tuple[float, ...] = ()
 
     @property
     def sd(self) -> np.ndarray:
@@ -193,7 +198,15 @@ class Result:
     @property
     def posterior(self) -> Posterior:
         """The distribution of the parameters as a randomizer for
-        `eqsim.DomainRandomization`."""
+        `eqsim.DomainRandomization`.
+
+        **Raises:** `ValueError` after `Adam`, which finds no covariance.
+        """
+        if not np.isfinite(self.covariance.used).all():
+            raise ValueError(
+                "A fit by `Adam` finds no covariance. Draw robots from an ensemble of fits: "
+                "`identify.fit_ensemble(...).posterior`."
+            )
         values, vectors = np.linalg.eigh(self.covariance.used)
         factor = vectors * np.sqrt(np.maximum(values, 0.0))
         arrays = (self.theta, factor, *self.bounds)
@@ -239,8 +252,12 @@ class Result:
     def dictionary(self) -> dict[str, Any]:
         """Return everything that a JSON file can hold."""
         plain = lambda tree: jax.tree.map(lambda x: np.asarray(x).tolist(), tree)
+        number = lambda x: None if isinstance(x, float) and not np.isfinite(x) else x
+        rows = {row.name: row._asdict() for row in self.table()}
         out: dict[str, Any] = {
-            "parameters": {row.name: row._asdict() for row in self.table()},
+            "parameters": {
+                k: dict(zip(v, map(number, v.values()))) for k, v in rows.items()
+            },
             "signals": plain(vars(self.signals)),
             "noise": plain(self.sigma),
             "cost": self.cost,
@@ -248,7 +265,7 @@ class Result:
             "outcome": _text(self.outcome),
             "clusters": self.covariance.clusters,
             "clustered_by_run": self.covariance.by_run,
-            "condition": self.identifiability.condition,
+            "condition": number(self.identifiability.condition),
             "not_identifiable": [c.text for c in self.identifiability.unknown],
         }
         if self.validation is not None:

@@ -7,6 +7,9 @@ border of $\theta$. The starts are eliminated first, at a cost linear in the num
 The cost of a long window of a fast motion has many minima in the state where the window
 starts. Over a short horizon it has one. So the starts of windows that fit badly are found
 again for a quarter of the window, then for half of it, then for all, each from the last one.
+
+With thousands of parameters, such as the weights of networks, the Gauss-Newton matrix is too
+large, and Adam takes steps along gradients by reverse mode. It is the last part of this file.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +19,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import optimistix as optx
+from jaxtyping import Array
 
 from ._fit_problem import (
     AbstractLoss,
@@ -24,6 +29,8 @@ from ._fit_problem import (
     consistency,
     evaluate,
     FitProblem,
+    Losses,
+    losses,
     prior_terms,
 )
 from ._recordings import Recording
@@ -193,7 +200,9 @@ class Iterate(NamedTuple):
     steps: int
 
 
-Progress = Callable[[Iterate], Any]
+Told = Callable[[np.ndarray, np.ndarray, float, int], bool]
+"""Called with each accepted `theta`, `starts`, cost and number of evaluations. Returns true
+to stop."""
 
 
 def minimize(
@@ -202,26 +211,21 @@ def minimize(
     starts: np.ndarray,
     bounds: tuple[np.ndarray, np.ndarray],
     solver: Solver,
-    progress: Progress,
+    told: Told,
 ) -> tuple[Iterate, optx.RESULTS]:
     """Minimize the cost of a problem.
 
     **Arguments:**
 
     - `bounds`: lower and upper bounds of `theta`.
-    - `progress`: called with each accepted iterate.
+    - `told`: called with each accepted iterate.
 
     **Raises:** `FloatingPointError` if the cost of the start is not finite.
     """
     now = iterate_at(problem, theta, starts, 0)
-    if not np.isfinite(now.cost):
-        bad = np.flatnonzero(~np.isfinite(np.asarray(now.blocks.cost)))
-        what = f"The simulation of window {int(bad[0])}" if len(bad) else "The cost"
-        raise FloatingPointError(
-            f"{what} or its derivative is not finite at the start of the fit. Check units "
-            "and signs of the recording, reduce `sys.dt`, or choose shorter windows."
-        )
-    progress(now)
+    _check_start(now.cost, now.blocks.cost)
+    if told(now.theta, now.starts, now.cost, now.steps):
+        return now, optx.RESULTS.successful
     damping, growth = solver.damping, 4.0
     while now.steps < solver.max_steps:
         step, slope = _step(now, bounds, damping)
@@ -232,8 +236,7 @@ def minimize(
             ratio = decrease / max(slope, 1e-300)
             damping *= max(0.1, 1 - (2 * min(ratio, 1.5) - 1) ** 3)
             damping, growth, now = max(damping, 1e-9), 4.0, new
-            progress(now)
-            if small:
+            if told(now.theta, now.starts, now.cost, now.steps) or small:
                 return now, optx.RESULTS.successful
         else:
             if slope <= solver.rtol * (abs(now.cost) + 1e-12):
@@ -243,6 +246,18 @@ def minimize(
             if damping > 1e12:
                 return now, optx.RESULTS.nonlinear_divergence
     return now, optx.RESULTS.nonlinear_max_steps_reached
+
+
+def _check_start(cost: float, windows: Any) -> None:
+    """Raise `FloatingPointError` if the cost of the start is not finite."""
+    if np.isfinite(cost):
+        return
+    bad = np.flatnonzero(~np.isfinite(np.asarray(windows)))
+    what = f"The simulation of window {int(bad[0])}" if len(bad) else "The cost"
+    raise FloatingPointError(
+        f"{what} or its derivative is not finite at the start of the fit. Check units "
+        "and signs of the recording, reduce `sys.dt`, or choose shorter windows."
+    )
 
 
 def iterate_at(problem: FitProblem, theta, starts, steps: int) -> Iterate:
@@ -334,13 +349,28 @@ def estimated(
     The degrees of freedom $\nu_c$ are the samples less the share of the parameters and
     starts that the data determine.
     """
-    total = sum(float(x.sum()) for x in now.blocks.counts.values())
+    count = sum(float(x.sum()) for x in now.blocks.counts.values())
     inverse = np.linalg.inv(now.arrow.diagonal)
     used = len(now.theta) + now.starts.size - np.trace(inverse, axis1=1, axis2=2).sum()
-    share = max(1.0 - used / max(total, 1.0), 0.05)
+    return noise_of(now.blocks, loss, floor, max(1.0 - used / max(count, 1.0), 0.05))
+
+
+def noise_of(
+    found: Blocks | Losses,
+    loss: AbstractLoss,
+    floor: dict[str, np.ndarray],
+    share: float = 1.0,
+) -> dict[str, np.ndarray]:
+    """Estimate the noise of each channel and column, see `estimated`.
+
+    **Arguments:**
+
+    - `share`: degrees of freedom per sample.
+    """
     out, kappa = {}, consistency(loss)
-    for name, squares in now.blocks.squares.items():
-        square, count = squares.sum(axis=0), now.blocks.counts[name].sum(axis=0)
+    for name, squares in found.squares.items():
+        square = np.asarray(squares).sum(axis=0)
+        count = np.asarray(found.counts[name]).sum(axis=0)
         if len(floor[name]) == 1:
             square, count = square.sum(keepdims=True), count.sum(keepdims=True)
         freedom = np.maximum(count * share, 1.0)
@@ -415,3 +445,146 @@ def _state(
 def _costs(now: Iterate) -> np.ndarray:
     """Compute costs of windows, with the priors of their starts."""
     return now.blocks.cost + 0.5 * (now.starts**2).sum(axis=1)
+
+
+class Adam(NamedTuple):
+    """Settings of first-order steps (Kingma and Ba, *Adam: a method for stochastic
+    optimization*, 2015), for thousands of parameters such as weights of networks.
+
+    A step takes one gradient by reverse mode, however many parameters there are. There is no
+    Gauss-Newton matrix, and therefore neither covariances nor intervals.
+
+    **Arguments:**
+
+    - `steps`: largest number of steps.
+    - `learning_rate`: size of the first steps, in units of the scale of each unknown; it
+        decreases to zero along a cosine.
+    - `batch`: windows per step, drawn at random. By default all of them.
+    - `check_every`: steps between two estimates of the noise; held-out errors are computed
+        then.
+    - `seed`: seed of the choice of windows.
+    """
+
+    steps: int = 2000
+    learning_rate: float = 1e-2
+    batch: int | None = None
+    check_every: int = 100
+    seed: int = 0
+
+
+class Descent(NamedTuple):
+    """The end of first-order steps."""
+
+    theta: np.ndarray
+    starts: np.ndarray
+    sigma: dict[str, Array]
+    steps: int
+
+
+def descend(
+    problem: FitProblem,
+    theta: np.ndarray,
+    starts: np.ndarray,
+    bounds: tuple[np.ndarray, np.ndarray],
+    settings: Adam,
+    noise: Callable[[Losses, dict[str, Array]], dict[str, Array]],
+    told: Told,
+) -> Descent:
+    """Minimize the cost of a problem by first-order steps.
+
+    **Arguments:**
+
+    - `noise`: `(losses, sigma) -> sigma` estimates the noise.
+    - `told`: called at the start, and after each `check_every` steps.
+
+    **Raises:** `FloatingPointError` if the cost of the start is not finite.
+    """
+    free, begin = (jnp.asarray(theta), jnp.asarray(starts)), 0
+    moments = optax.scale_by_adam().init(free)
+    size = jnp.asarray(settings.learning_rate * _free_scales(problem, theta))
+    edges = jnp.asarray(bounds[0]), jnp.asarray(bounds[1])
+    while True:
+        found, prior = total(problem, free)
+        if not begin:
+            _check_start(float(found.cost.sum()), found.cost)
+        problem = eqx.tree_at(lambda p: p.sigma, problem, noise(found, problem.sigma))
+        cost = float(total(problem, free)[0].cost.sum() + prior)
+        stop = told(np.asarray(free[0]), np.asarray(free[1]), cost, begin)
+        if stop or begin >= settings.steps:
+            break
+        count = min(settings.check_every, settings.steps - begin)
+        rows = _rows(problem.batch.q.shape[0], settings, begin, count)
+        index = jnp.arange(begin, begin + count)
+        at = rows, index / settings.steps
+        free, moments = _adam(problem, free, moments, (size, *edges), at)
+        begin += count
+    return Descent(np.asarray(free[0]), np.asarray(free[1]), problem.sigma, begin)
+
+
+def _rows(windows: int, settings: Adam, begin: int, count: int) -> Array:
+    """Return the windows of each step, `(count, batch)`."""
+    size = windows if settings.batch is None else min(settings.batch, windows)
+    rng = np.random.default_rng((settings.seed, begin))
+    return jnp.asarray(
+        np.stack([rng.permutation(windows)[:size] for _ in range(count)])
+    )
+
+
+def _free_scales(problem: FitProblem, theta: np.ndarray) -> np.ndarray:
+    """Return a large change of the free numbers, one for all those of an unknown."""
+    values, free, out = problem.scales(jnp.asarray(theta)), jnp.asarray(theta), []
+    for unknown, part in zip(problem.unknowns, problem.parts(free), strict=True):
+        one = jnp.ones_like(part)
+        slope = np.abs(np.asarray(jax.jvp(unknown.values, (part,), (one,))[1]))
+        own, values = values[: len(slope)], values[len(slope) :]
+        ratio = own / np.where(slope > 0, slope, 1.0)
+        out += [float(np.sqrt(np.mean(ratio**2)))] * len(part)
+    return np.array(out)
+
+
+@eqx.filter_jit
+def total(problem: FitProblem, free: tuple[Array, Array]) -> tuple[Losses, Array]:
+    """Compute the losses of all windows, and the cost of priors and starts."""
+    theta, starts = free
+    prior = problem.prior(theta) + 0.5 * jnp.sum(starts**2)
+    return losses(problem, theta, starts), prior
+
+
+@eqx.filter_jit
+def _adam(problem: FitProblem, free: tuple[Array, Array], moments, limits, at):
+    """Take steps.
+
+    **Arguments:**
+
+    - `moments`: state of the optimizer.
+    - `limits`: sizes of the first steps, and bounds, of the parameters.
+    - `at`: windows of each step, and its place in all steps, from 0 to 1.
+    """
+    size, lower, upper = limits
+
+    def cost(free, rows):
+        theta, starts = free
+        part = jax.tree.map(lambda x: x[rows], problem.batch)
+        few = eqx.tree_at(lambda p: p.batch, problem, part)
+        share = starts.shape[0] / rows.shape[0]
+        data = share * jnp.sum(losses(few, theta, starts[rows]).cost)
+        return data + problem.prior(theta) + 0.5 * jnp.sum(starts**2)
+
+    def step(carry, x):
+        (theta, starts), moments = carry
+        rows, place = x
+        slope = jax.grad(cost)((theta, starts), rows)
+        # A simulation that fails gives no direction.
+        slope = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0.0), slope)
+        move: Any = None
+        with jax.numpy_dtype_promotion("standard"):  # Optax needs it.
+            move, moments = optax.scale_by_adam().update(slope, moments)
+        rate = (0.5 + 0.5 * jnp.cos(jnp.pi * place)).astype(theta.dtype)
+        theta = jnp.clip(theta - rate * size * move[0], lower, upper)
+        return ((theta, starts - _START_RATE * rate * move[1]), moments), None
+
+    return jax.lax.scan(step, (free, moments), at)[0]
+
+
+_START_RATE = 1e-3
+"""Size of the first steps of starts of windows, in units of their priors."""

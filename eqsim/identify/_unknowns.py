@@ -248,8 +248,8 @@ def labels_of(sys: System, where: Where, entries: Entries | None) -> list[str]:
             )
         path = paths[id(leaf)] if len(leaves) > 1 else ""
         places = np.arange(leaf.size).reshape(leaf.shape)
-        chosen = places if entries is None else [places[index] for index in entries]
-        for place in np.concatenate([np.ravel(x) for x in [*chosen]] or [[]]):
+        chosen = [places] if entries is None else [places[index] for index in entries]
+        for place in np.concatenate([np.ravel(x) for x in chosen] or [[]]):
             index = np.unravel_index(int(place), leaf.shape)
             out.append(f"{path}[{','.join(map(str, index))}]")
     if not out:

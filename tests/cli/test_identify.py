@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from recorded_arm import ARM, record
 
+import eqsim
 from eqsim import identify
 from eqsim._cli import main
 
@@ -56,6 +57,82 @@ def test_identify(files, tmp_path, capsys):
     np.testing.assert_allclose(model.body_mass[2], mass["value"])
     page = (tmp_path / "out" / "report.html").read_text()
     assert "data:image/png;base64," in page and "damping[1]" in page
+
+
+SPEED = """
+[friction]
+kind = "actuator"
+model = "StribeckFriction"
+actuators = ["upper", "lower"]
+coulomb = 0.0
+static = 0.0
+stribeck_velocity = 1.0
+width = 0.1
+fit = ["viscous"]
+"""
+GAIN = """
+[gain]
+kind = "free"
+path = "actuators.gain"
+entries = [[0, 0], [1, 0]]
+"""
+LEARNED = """
+[network]
+kind = "actuator"
+model = "MLPActuator"
+features = ["velocity"]
+scales = [3.0]
+hidden = [4]
+"""
+NAMED = SMOOTH_ARM.replace("<motor", '<motor name="upper"', 1)
+NAMED = NAMED.replace('<motor joint="elbow"', '<motor name="lower" joint="elbow"')
+
+
+@pytest.fixture
+def torques(tmp_path):
+    """Arguments for recordings of torques with viscous friction, and files of models."""
+    runs = []
+    for seed in range(4):
+        rng, time = np.random.default_rng(seed), np.arange(0.0, 2.0, 0.01)
+        phase = rng.uniform(0.0, 6.0, 2)
+        qd = 4.0 * np.cos(4.0 * time[:, None] + phase)
+        ctrl = np.sin(9.0 * time[:, None] + phase)
+        tau = 0.9 * ctrl - 0.1 * qd + rng.normal(0.0, 0.02, qd.shape)
+        q = np.sin(4.0 * time[:, None] + phase)
+        runs.append(identify.Recording(time, ctrl, {"q": q, "tau": tau}, f"run-{seed}"))
+    identify.save_recordings(tmp_path / "runs.npz", runs)
+    (tmp_path / "arm.xml").write_text(NAMED)
+    texts = {"gain": GAIN, "friction": GAIN + SPEED, "learned": GAIN + LEARNED}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.toml").write_text(text)
+    names = [str(tmp_path / x) for x in ("arm.xml", "runs.npz")]
+    options = "--objective", "forces", "--forces", "tau", "--out", str(tmp_path / "out")
+    return ["identify", *names, *options]
+
+
+def test_actuator_models_are_compared(torques, tmp_path, capsys):
+    """By held-out errors; the chosen one is fitted and written with its models."""
+    files = [str(tmp_path / f"{name}.toml") for name in ("gain", "friction")]
+    assert main([*torques, "--parameters", *files]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"friction .* chosen, least error", out) and "robot.npz" in out
+    found = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert found["parameters"]["friction.viscous[0]"]["value"] == pytest.approx(
+        0.1, 0.1
+    )
+    robot = eqsim.load(tmp_path / "out" / "robot.npz")
+    viscous = robot.actuator_models[0].model.viscous
+    np.testing.assert_allclose(viscous, [0.1, 0.1], rtol=0.1)
+    mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "model.xml"))
+
+
+@pytest.mark.slow
+def test_networks_are_learned(torques, tmp_path, capsys):
+    assert main([*torques, "--parameters", str(tmp_path / "learned.toml")]) == 0
+    assert "ratio 0." in capsys.readouterr().out
+    found = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert found["parameters"]["gain[0,0]"]["sd"] is None
+    assert not (tmp_path / "out" / "report.html").exists()
 
 
 INNOVATIONS = ["innovations", "--disturbance", "2.0", "--noise", "2e-3"]
@@ -116,6 +193,7 @@ WRONG_OBJECTIVES = {
         ["innovations", "--noise", "-1", "--disturbance", "1"],
         "`Innovations.noise` must be positive",
     ),
+    "forces": (["forces"], "`--objective forces` and `--forces`"),
     "no contact": (["violation"], "no shapes of this robot can touch"),
 }
 
@@ -162,6 +240,22 @@ WRONG = {
     "prior": (
         "[x]\npath = 'links.mass'\nprior_sd = 0",
         "`NormalPrior.sd` must be positive, got 0",
+    ),
+    "actuator model": (
+        "[x]\nkind = 'actuator'\nmodel = 'Rubber'",
+        "Table 'x' has the unknown `model` 'Rubber'. Models: ['Delay',",
+    ),
+    "parameter of a model": (
+        "[x]\nkind = 'actuator'\nmodel = 'TorqueLag'\nfit = ['lag']",
+        "TorqueLag has no parameter 'lag' to fit. Parameters: ['time_constant']",
+    ),
+    "argument of a model": (
+        "[x]\nkind = 'actuator'\nmodel = 'TorqueLag'",
+        "Table 'x': TorqueLag.__init__() missing 1 required",
+    ),
+    "actuator": (
+        "[x]\nkind = 'actuator'\nmodel = 'TorqueLag'\ntime_constant = 1\nactuators = 'z'",
+        "Table 'x': There is no actuator",
     ),
     "syntax": ("[x", "parameters.toml' is not valid"),
     "empty": ("", "lists no parameters"),
