@@ -1,5 +1,6 @@
 """`eqsim identify`"""
 
+import inspect
 import json
 import pathlib
 import tomllib
@@ -37,6 +38,23 @@ class Request(NamedTuple):
     hold_out: float
     seed: int
     out: str
+
+
+class _Class(NamedTuple):
+    """A robot with the actuator models of a file, its unknowns, and whether there are
+    networks among them."""
+
+    sys: System
+    unknowns: dict[str, Any]
+    learned: bool
+
+    @property
+    def candidate(self) -> identify.Candidate:
+        """The arguments of a fit, of networks by first-order steps and with early stop."""
+        if not self.learned:
+            return identify.Candidate(self.sys, self.unknowns)
+        options = {"solver": identify.Adam()}
+        return identify.Candidate(self.sys, self.unknowns, options, patience=5)
 
 
 MODEL, NUMBERS, PAGE, ROBOT = "model.xml", "result.json", "report.html", "robot.npz"
@@ -229,23 +247,6 @@ class _Best:
         )
 
 
-class _Class(NamedTuple):
-    """A robot with the actuator models of a file, its unknowns, and whether there are
-    networks among them."""
-
-    sys: System
-    unknowns: dict[str, Any]
-    learned: bool
-
-    @property
-    def candidate(self) -> identify.Candidate:
-        """The arguments of a fit, of networks by first-order steps and with early stop."""
-        if not self.learned:
-            return identify.Candidate(self.sys, self.unknowns)
-        options = {"solver": identify.Adam()}
-        return identify.Candidate(self.sys, self.unknowns, options, patience=5)
-
-
 def read_class(path: pathlib.Path, sys: System, seed: int) -> _Class:
     """Read parameters and actuator models from a TOML or JSON file: one table for each.
 
@@ -314,8 +315,17 @@ def _attached(
             f"{[*_MODELS[kind]]}."
         )
     shared = table.pop("shared", kind in _NETWORKS)
+    given = inspect.signature(vars(actuators)[kind]).parameters
+    known = [key for key in given if key not in ("key", "dt")]
     try:
         prior = _prior(table)
+        if odd := [key for key in table if key not in known]:
+            raise ValueError(f"{kind} has no argument {odd[0]!r}. Arguments: {known}.")
+        required = [
+            key for key in known if given[key].default is inspect.Parameter.empty
+        ]
+        if lacking := [key for key in required if key not in table]:
+            raise ValueError(f"{kind} lacks {lacking[0]!r}. Required: {required}.")
         if kind in _NETWORKS:
             table["key"] = jax.random.key(seed)
             prior = identify.NormalPrior(0.0, 1.0) if prior is None else prior

@@ -251,7 +251,11 @@ WRONG = {
     ),
     "argument of a model": (
         "[x]\nkind = 'actuator'\nmodel = 'TorqueLag'",
-        "Table 'x': TorqueLag.__init__() missing 1 required",
+        "Table 'x': TorqueLag lacks 'time_constant'. Required: ['time_constant'].",
+    ),
+    "other argument of a model": (
+        "[x]\nkind = 'actuator'\nmodel = 'TorqueLag'\nlag = 1",
+        "Table 'x': TorqueLag has no argument 'lag'. Arguments: ['time_constant'].",
     ),
     "actuator": (
         "[x]\nkind = 'actuator'\nmodel = 'TorqueLag'\ntime_constant = 1\nactuators = 'z'",
