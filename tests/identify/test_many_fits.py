@@ -11,8 +11,8 @@ from recorded_arm import ARM
 
 import eqsim
 from eqsim import actuators, identify
+from eqsim.estimate.stochastic_model import measurement
 from eqsim.identify import ActuatorForces, Adam, Candidate, EarlyStop, Windows
-from eqsim.identify._channels import measurement
 from eqsim.identify._fit import prepare
 from eqsim.identify._fit_problem import residuals
 from eqsim.identify._many_fits import _compared, _Judge, root_mean_square
