@@ -18,6 +18,7 @@ from .estimators import (
     HorizonMemory as HorizonMemory,
     Innovation as Innovation,
     MAP as MAP,
+    Moments as Moments,
     MovingHorizon as MovingHorizon,
     Track as Track,
     UnscentedKalmanFilter as UnscentedKalmanFilter,
@@ -29,6 +30,8 @@ from .stochastic_model import (
     FunctionMeasurement as FunctionMeasurement,
     JointPositions as JointPositions,
     JointVelocities as JointVelocities,
+    Orientation as Orientation,
     SensorMeasurement as SensorMeasurement,
+    Space as Space,
     StochasticModel as StochasticModel,
 )

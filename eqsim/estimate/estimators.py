@@ -31,6 +31,7 @@ from ..model import check_state, State, System
 from ..model.arrays import as_array
 from .stochastic_model import (
     channels_of,
+    check_mapping,
     choose,
     compress,
     correct,
@@ -197,9 +198,10 @@ class Track(NamedTuple):
 
 def check_rows(sys: System, ctrl: Any, measured: Any, valid: Any) -> int:
     """Return the number of rows of a recording; raise `ValueError` if they differ."""
+    check_mapping(measured)
     T = jnp.shape(ctrl)[0] if jnp.ndim(ctrl) else 0
     check_shape("ctrl", ctrl, {"T": T, "nu": sys.nu})
-    rows = {name: jnp.shape(x)[:1] for name, x in dict(measured).items()}
+    rows = {name: jnp.shape(x)[:1] for name, x in measured.items()}
     rows |= {
         f"valid {k}": jnp.shape(x)[:1] for k, x in enumerate(jax.tree.leaves(valid))
     }

@@ -588,25 +588,35 @@ class Channels(NamedTuple):
 
         **Raises:** `ValueError` if names or shapes of channels are wrong.
         """
-        if not isinstance(measured, Mapping):
-            raise ValueError(
-                "`measured` must be a dictionary from channels to values, got "
-                f"{type(measured).__name__}."
-            )
+        check_mapping(measured)
         _check_names("measured", measured, self.widths)
         for name, shape in self.shapes.items():
             dims = {f"axis {k}": size for k, size in enumerate(shape)}
             check_shape(f"measured[{name!r}]", measured[name], dims)
-        # What is missing may be NaN, whose derivatives are NaN even if they are multiplied by 0.
         known = {
-            name: jnp.where(
-                part if part.shape == predicted[name].shape else jnp.all(part),
-                jnp.asarray(measured[name], predicted[name].dtype),
-                predicted[name],
-            )
+            name: _present(predicted[name], measured[name], part)
             for name, part in self.split(mask).items()
         }
         return jnp.where(mask, self.difference(predicted, known), 0.0)
+
+
+def _present(predicted: Array, measured: Any, mask: Array) -> Array:
+    """Put predictions in the place of what is missing, which may be NaN: its derivatives would
+    be NaN even if they are multiplied by zero."""
+    measured = jnp.asarray(measured, predicted.dtype)
+    if mask.shape != predicted.shape:
+        # Coordinates with quaternions, of which a part may be missing.
+        mask = jnp.any(mask) & jnp.isfinite(measured)
+    return jnp.where(mask, measured, predicted)
+
+
+def check_mapping(measured: Any) -> None:
+    """Raise `ValueError` unless measurements are a dictionary."""
+    if not isinstance(measured, Mapping):
+        raise ValueError(
+            "`measured` must be a dictionary from channels to values, such as {'q': q}, got "
+            f"{type(measured).__name__}."
+        )
 
 
 def _check_names(what: str, given: Mapping, expected: Mapping) -> None:

@@ -19,6 +19,7 @@ from eqsim.estimate import (
     StochasticModel,
     UnscentedKalmanFilter,
 )
+from eqsim.estimate.estimators import check_rows
 from eqsim.estimate.stochastic_model import (
     acceleration_factor,
     compress,
@@ -355,7 +356,84 @@ def test_covariances_move_to_the_new_mean():
     np.testing.assert_allclose(found.factor, expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", FILTERS)
+def test_poses_of_links_are_coordinates(kind):
+    """Position and orientation of a free body, as two channels, are its coordinates; with an
+    orientation that is missing at times."""
+    sys, model, _, q, guess = tumbling(1, 8, 0.05, 1.0)
+    noise = {"pos": 0.05, "quat": 0.05}
+    other = StochasticModel(PIPELINE, estimate.FreeBodyPose("box"), noise, 1.0)
+    seen = jnp.asarray([1, 1, 0, 1, 1, 0, 0, 1], bool)
+    wide = jnp.concatenate([jnp.ones((8, 3), bool), jnp.tile(seen[:, None], 3)], 1)
+    gone = ~seen[:, None] & (jnp.arange(7) >= 3)[None]
+    data = (
+        (model, {"q": jnp.where(gone, jnp.nan, q)}, {"q": wide}),
+        (
+            other,
+            {"pos": q[:, :3], "quat": q[:, 3:]},
+            {"pos": jnp.ones(8, bool), "quat": seen},
+        ),
+    )
+    one, two = (
+        kind(m).track(sys, kind(m).init(sys, guess, 0.1), jnp.zeros((8, 0)), *given)
+        for m, *given in data
+    )
+    assert tree_allclose(one.estimates, two.estimates, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(one.log_likelihood, two.log_likelihood, rtol=1e-9)
+
+
 # Robots, sensors, precision.
+
+
+CUBE = """
+<mujoco><option timestep="0.005"/><worldbody><geom type="plane" size="5 5 1"/>
+  <body pos="0 0 0.05"><freejoint/><geom type="box" size="0.05 0.05 0.05" mass="0.3"/></body>
+  </worldbody></mujoco>"""
+
+
+@pytest.mark.parametrize(
+    "pipeline", (eqsim.Generalized(), eqsim.Spring(), eqsim.Positional())
+)
+@pytest.mark.slow
+def test_covariances_in_contact(pipeline):
+    """A prediction of the extended filter is the linear model of one step, $A P A' + Q$, for a
+    cube that strikes the ground with an edge."""
+    sys = eqsim.load_mjcf(CUBE)
+    q = jnp.asarray([0.0, 0.0, 0.065, np.cos(0.3), np.sin(0.3), 0.0, 0.0])
+    start = pipeline.init(sys, q, jnp.asarray([0.3, 0.0, -0.5, 0.0, 1.0, 2.0]))
+    model = StochasticModel(pipeline, JointPositions(), {"q": 0.01}, 2.0)
+    filter = ExtendedKalmanFilter(model)
+    sd = jnp.linspace(0.01, 0.1, 12)
+    ahead = eqx.filter_jit(filter.predict)(
+        sys, filter.init(sys, start, sd), jnp.zeros(0)
+    )
+    A, _ = eqsim.control.linearize_step(pipeline, sys, start, jnp.zeros(0))
+    Q = model.process_factor(sys) @ model.process_factor(sys).T
+    expected = A @ jnp.diag(sd**2) @ A.T + Q
+    np.testing.assert_allclose(ahead.covariance, expected, rtol=1e-9, atol=1e-12)
+    assert tree_allclose(ahead.state, pipeline.step(sys, start, jnp.zeros(0)))
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+def test_memory_of_actuator_models(kind):
+    """The memory of a delay is part of the state. Without noise of its own it is known, and
+    neither filter nor smoother changes it."""
+    sys, T = pendulum(), 12
+    sys = sys.with_actuator_model(sys.actuators.names, eqsim.actuators.Delay(0.05, 3))
+    assert sys.na > 2
+    model = StochasticModel(PIPELINE, JointPositions(), {"q": 0.01}, 1.0)
+    filter, start = kind(model), PIPELINE.init(sys)
+    ctrl = jnp.sin(jnp.arange(float(T)))[:, None]
+    step = lambda state, u: (PIPELINE.step(sys, state, u),) * 2
+    _, states = eqx.filter_jit(jax.lax.scan)(step, start, ctrl)
+    sd = jnp.zeros(2 + sys.na).at[:2].set(0.1)
+    first, measured = filter.init(sys, start, sd), {"q": states.q + 0.01}
+    track = filter.track(sys, first, ctrl, measured)
+    np.testing.assert_allclose(track.estimates.state.act, states.act, atol=1e-12)
+    assert np.all(np.abs(track.estimates.state.q - states.q)[2:] > 1e-3)
+    smooth = filter.smooth(sys, first, ctrl, measured)
+    np.testing.assert_allclose(smooth.state.act[1:], states.act, atol=1e-12)
+    assert np.all(np.asarray(smooth.sd)[:, 2:] < 1e-12) and np.all(smooth.sd[:, :2] > 0)
 
 
 def test_sensors_and_activations():
@@ -488,6 +566,9 @@ def _start(sd, state=None):
 REFUSED = {
     r"`measured\['q'\]` must have shape \(axis 0,\)": _track({"q": jnp.zeros((3, 3))}),
     "`measured` must have the channels": _track({"qd": jnp.zeros((3, 2))}),
+    "must be a dictionary from channels to values": lambda sys, model, start: (
+        check_rows(sys, jnp.zeros((3, 2)), jnp.zeros((3, 2)), None)
+    ),
     "same number of rows": _track({"q": jnp.zeros((4, 2))}),
     r"`valid\['q'\]` must be a boolean": _track(valid={"q": jnp.zeros((3, 3), bool)}),
     "got float64": _track(valid=jnp.ones(3)),
