@@ -122,7 +122,7 @@ def candidates(sys: System, seeds: int = 3) -> dict[str, Candidate]:
     }
     rotor = delayed.with_actuator_model(names, actuators.OutputTorque(0.004, 0.002))
     inertia = lag | {"rotor": Unbounded(lambda s: s.actuator_models[1].model.inertia)}
-    adam = {"solver": Adam(800, 1e-2, batch=32)}
+    adam = {"solver": Adam(800, 1e-2, batch=8)}
     inputs, scales = ("control", "velocity"), (1.0, 5.0)
 
     def perceptron(sys, history):
