@@ -275,6 +275,54 @@ def test_lanes_with_constraints_and_batched_problems(getkey):
     np.testing.assert_allclose(slope(2), slope(None), rtol=1e-10, atol=1e-12)
 
 
+def test_one_plan_for_many_robots():
+    """A plan for five masses swings up masses between them, where that for one fails."""
+    sys = eqsim.load_mjcf(PENDULUM)
+    pipeline = eqsim.Generalized()
+    where = lambda s: (s.links.mass, s.links.inertia)
+    factor = lambda x: eqx.tree_at(where, sys, tuple(x * v for v in where(sys)))
+
+    def step(robots, x, action):
+        def one(sys, x):
+            new = pipeline.step(sys, eqsim.State(x[:1], x[1:], jnp.zeros(0)), action)
+            return jnp.concatenate([new.q, new.qd])
+
+        return eqx.filter_vmap(one)(robots, x.reshape(-1, 2)).ravel()
+
+    def problem(masses):
+        n, limits = len(masses), jnp.array([[-1.5, 1.5]])
+        robots = eqx.filter_vmap(factor)(masses)
+        dynamics = VectorDynamics(step, robots, 2 * n, 1, limits)
+        target = jnp.tile(jnp.array([jnp.pi, 0.0]), n)
+        cost = QuadraticCost(target, 0.01 / n, 1.0, 100.0 / n)
+        return ControlProblem(dynamics, cost, 60)
+
+    held_out = problem(jnp.array([0.96, 0.985, 1.01, 1.04]))
+
+    def worst(actions):
+        step = lambda x, u: (held_out.dynamics.step(x, u), None)
+        end = eqsim.scan(step, jnp.zeros(8), actions)[0].reshape(4, 2)
+        return float(jnp.max(jnp.abs(end - jnp.array([jnp.pi, 0.0]))))
+
+    guess = 0.1 * jnp.ones((60, 1))
+    one = problem(jnp.ones(1))
+    nominal = ILQR(max_steps=300).solve(one, jnp.zeros(2), guess)
+    many = problem(jnp.linspace(0.95, 1.05, 5))
+    robust = ILQR(max_steps=300).solve(many, jnp.zeros(10), nominal.actions)
+    for plan in (nominal, robust):
+        assert plan.result == RESULTS.successful
+    assert worst(nominal.actions) > 2.0
+    assert worst(robust.actions) < 0.3
+
+
+PENDULUM = """<mujoco>
+  <option timestep="0.05"/>
+  <worldbody><body><joint name="hinge" axis="0 -1 0" damping="0.01"/>
+    <geom type="capsule" fromto="0 0 0 0 0 -.5" size=".02" mass="1"/></body></worldbody>
+  <actuator><motor joint="hinge"/></actuator>
+</mujoco>"""
+
+
 def test_constraints():
     """A speed limit and a target; multipliers act only where the limit is reached."""
     problem, solver = ControlProblem(CAR, PARK, 30), ILQR(max_steps=200)
