@@ -367,7 +367,7 @@ def acceleration_factor(
     **Arguments:**
 
     - `disturbance`: rad/s$^2$ or m/s$^2$ per $\sqrt{\text{Hz}}$.
-    - `time`: $\delta$, s; may be zero.
+    - `time`: $\delta$, s; may be zero, where the derivative by it is given as zero.
 
     ??? cite "Reference"
         Bar-Shalom, Li, Kirubarajan, *Estimation with Applications to Tracking and Navigation*,

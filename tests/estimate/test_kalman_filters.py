@@ -258,6 +258,7 @@ def test_derivatives(kind):
         assert size == 0.0 or min(largest.values()) > 0.0
 
 
+@pytest.mark.slow  # Compiles a Hessian.
 def test_noise_is_found_by_its_likelihood():
     """The maximum of the likelihood over both noises is where they are true."""
     sys, model, start = springs()
@@ -357,6 +358,7 @@ def test_covariances_move_to_the_new_mean():
 
 
 @pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.quick_cases("ExtendedKalmanFilter")
 def test_poses_of_links_are_coordinates(kind):
     """Position and orientation of a free body, as two channels, are its coordinates; with an
     orientation that is missing at times."""
@@ -415,6 +417,7 @@ def test_covariances_in_contact(pipeline):
 
 
 @pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.quick_cases("ExtendedKalmanFilter")
 def test_memory_of_actuator_models(kind):
     """The memory of a delay is part of the state. Without noise of its own it is known, and
     neither filter nor smoother changes it."""
@@ -488,6 +491,7 @@ def test_robots_of_a_batch():
 
 
 @pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.quick_cases("ExtendedKalmanFilter")
 def test_single_precision(kind):
     """Covariances stay positive over 1,000 steps with nearly exact measurements, where the
     subtraction of the textbook loses all digits."""
