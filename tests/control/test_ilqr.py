@@ -302,7 +302,7 @@ def test_one_plan_for_many_robots():
     def worst(actions):
         step = lambda x, u: (held_out.dynamics.step(x, u), None)
         end = eqsim.scan(step, jnp.zeros(8), actions)[0].reshape(4, 2)
-        return float(jnp.max(jnp.abs(end - jnp.array([jnp.pi, 0.0]))))
+        return float(jnp.max(jnp.abs(end - jnp.array([[jnp.pi, 0.0]]))))
 
     guess = 0.1 * jnp.ones((60, 1))
     one = problem(jnp.ones(1))
