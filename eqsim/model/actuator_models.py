@@ -25,8 +25,8 @@ class ActuatorInputs(NamedTuple):
     - `length`, `velocity`: length of the transmission and its rate; on a hinge or slide
         `gear * q` and `gear * qd`.
     - `dt`: time step, s.
-    - `elapsed`: time since the start of the time step, s; None at its start. Integrators
-        with several stages evaluate models at each, with the state of the start.
+    - `elapsed`: for control models in a stage of `Integrator.RK4`, time since the start of
+        the time step, s; else None. Stages have the model's state of the start.
     """
 
     control: Float[Array, ""]
