@@ -586,7 +586,7 @@ class MovingHorizon(AbstractEstimator):
 
     model: StochasticModel  # pyright: ignore
     horizon: int = eqx.field(static=True, default=20)
-    solver: ILQR = ILQR(max_steps=20)
+    solver: ILQR = eqx.field(default_factory=lambda: ILQR(max_steps=20))
 
     def __check_init__(self):
         check_count("MovingHorizon.horizon", self.horizon)
