@@ -51,21 +51,23 @@ def double_pendulum(folder: pathlib.Path) -> Motors:
         for k, (first, last) in enumerate(
             zip(arrays["offsets"], arrays["offsets"][1:])
         ):
-            part = {k: v[first:last] for k, v in arrays.items() if len(v) > last - 1}
-            part |= {"name": f"{path.stem}/{arrays['name'][k]}"}
-            found += _run(part)
+            part = {key: arrays[key][first:last] for key in _ARRAYS}
+            found += _run(part, f"{path.stem}/{arrays['name'][k]}")
         runs += found
         for k, run in enumerate(found):
             folds[k % 2].append(run.run)
     return Motors(runs, folds, WINDOWS)
 
 
-def _run(part: dict[str, Any]) -> list[Recording]:
+_ARRAYS = ("time", "q", "tau_command", "tau_measured", "tau_perturbation")
+
+
+def _run(part: dict[str, Any], name: str) -> list[Recording]:
     """Return a run with torques that were measured, and commands that were recorded."""
     time = part["time"].astype(float)
     ctrl, tau, push = (
-        part[f"tau_{name}"].astype(float)
-        for name in ("command", "measured", "perturbation")
+        part[f"tau_{key}"].astype(float)
+        for key in ("command", "measured", "perturbation")
     )
     if not (np.isfinite(ctrl).all() and np.isfinite(tau).all()):
         return []
@@ -75,7 +77,7 @@ def _run(part: dict[str, Any]) -> list[Recording]:
         ctrl = ctrl + np.stack([np.interp(time, grid, p) for p in push.T], axis=1)
     kept = np.concatenate([[True], np.diff(time) > 0])
     channels = {"q": part["q"][kept], "tau": tau[kept]}
-    return [Recording(time[kept], ctrl[kept], channels, part["name"])]
+    return [Recording(time[kept], ctrl[kept], channels, name)]
 
 
 def simple_pendulum(folder: pathlib.Path) -> Motors:
