@@ -115,7 +115,8 @@ def errors(
             first = np.concatenate([toss.q[0], toss.qd[0]])
             initial[row, 1:] = first if recorded else toss.start
         steps = (lengths[group].max() - 1) * SUBSTEPS
-        states, _ = mujoco.rollout.rollout(cube, [data], initial, nstep=steps)
+        out = mujoco.rollout.rollout(cube, [data], initial, nstep=steps)
+        states = np.asarray(out[0])
         for row, k in enumerate(group):
             later = states[row, SUBSTEPS - 1 :: SUBSTEPS, 1:8]
             found = np.concatenate([initial[row : row + 1, 1:8], later])[: lengths[k]]

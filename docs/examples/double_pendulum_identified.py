@@ -14,7 +14,7 @@ import json
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -66,12 +66,17 @@ def robot(dt: float, integrator: str) -> eqsim.System:
     return sys.with_actuator_model(sys.actuators.names, actuators.TorqueLag(0.005))
 
 
+def _models(sys: eqsim.System) -> list[Any]:
+    """Return friction and lag."""
+    return [item.model for item in sys.actuator_models]
+
+
 # Robots, fitted to recordings.
 
 
 def unknowns() -> dict[str, identify.AbstractUnknown]:
     """Return the parameters of the robot, the delay of commands and zeros of encoders."""
-    friction = lambda s: s.actuator_models[0].model
+    friction = lambda s: _models(s)[0]
     centers = (0, 2), (1, 2)
     return {
         "damping": Positive(
@@ -99,7 +104,7 @@ def unknowns() -> dict[str, identify.AbstractUnknown]:
             lambda s: friction(s).stribeck_velocity, prior=LogNormalPrior(None, 1.0)
         ),
         "lag": Positive(
-            lambda s: s.actuator_models[1].model.time_constant,
+            lambda s: _models(s)[1].time_constant,
             prior=LogNormalPrior(None, 1.0),
         ),
     }
@@ -140,7 +145,7 @@ class Numbers(NamedTuple):
 def numbers(sys: eqsim.System, delay: float = 0.003) -> Numbers:
     """Compute the numbers of a robot, as it was fitted."""
     links, joints = sys.links, sys.joints
-    law, lag = (item.model for item in sys.actuator_models)
+    law, lag = _models(sys)
     mass, arm = links.mass, -links.com[:, 2]
     about = links.inertia[:, 1] + mass * arm**2
     upper = about[0] + mass[1] * LENGTHS[0] ** 2 + joints.armature[0]
@@ -202,7 +207,7 @@ def drawn(posterior: identify.Posterior, sys: eqsim.System, keys) -> eqsim.Syste
 @eqx.filter_jit
 def smooth(sys: eqsim.System) -> eqsim.System:
     """Make all of the friction of a robot part of its smooth law."""
-    dry, law = sys.joints.frictionloss, sys.actuator_models[0].model
+    dry, law = sys.joints.frictionloss, _models(sys)[0]
     where = lambda s: (
         s.joints.frictionloss,
         s.actuator_models[0].model.coulomb,
@@ -311,7 +316,7 @@ def tracked(kind: str, sys: eqsim.System, states, actions, goal) -> Plan:
     dense = lambda x, y: jnp.interp(time, coarse[: len(y)], y)
     x = jnp.stack([dense(time, y) for y in states[:, :4].T], 1)
     u = dense(time, actions[:, 0])
-    law = sys.actuator_models[0].model
+    law = _models(sys)[0]
     where = lambda s: (
         s.joints.damping,
         s.actuator_models[0].model.coulomb,
@@ -364,7 +369,7 @@ HOLD = 240
 """Time steps after the swing-up for which the goal is held in training."""
 FILTER = 0.3
 """Share of a new difference of angles in the filtered velocity, per 2 ms."""
-SCALES = {"torque": 1.0, "gains": jnp.array([1.0, 1.0, 0.15, 0.15])}
+SCALES: dict[str, Any] = {"torque": 1.0, "gains": jnp.array([1.0, 1.0, 0.15, 0.15])}
 SCALES["hold"] = SCALES["gains"]
 
 
@@ -449,7 +454,7 @@ def robust(
         return value, jax.tree.map(lambda x: jnp.where(good, x / shrink, 0.0), slope)
 
     @eqx.filter_jit
-    def iterate(parameters, state, robots, key):
+    def iterate(parameters, state, robots, key) -> tuple[dict, Any, Array]:
         chosen, noise = jr.split(key)
         rows = jr.randint(chosen, (batch,), 0, total)
         take = lambda x: x[rows] if eqx.is_array(x) else x
@@ -459,7 +464,8 @@ def robust(
         )
         mean = jax.tree.map(lambda x: jnp.mean(x, 0), slopes)
         update, state = optimizer.update(mean, state)
-        return optax.apply_updates(parameters, update), state, jnp.mean(values)
+        new: Any = optax.apply_updates(parameters, update)
+        return new, state, jnp.mean(values)
 
     state = optimizer.init(parameters)
     for k, key in enumerate(jr.split(jr.key(1), steps)):
