@@ -19,7 +19,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import optimistix as optx
 from jaxtyping import Array
 
@@ -501,7 +500,7 @@ def descend(
     **Raises:** `FloatingPointError` if the cost of the start is not finite.
     """
     free, begin = (jnp.asarray(theta), jnp.asarray(starts)), 0
-    moments = optax.scale_by_adam().init(free)
+    moments = _means().init(free)
     size = jnp.asarray(settings.learning_rate * _free_scales(problem, theta))
     edges = jnp.asarray(bounds[0]), jnp.asarray(bounds[1])
     while True:
@@ -551,6 +550,14 @@ def total(problem: FitProblem, free: tuple[Array, Array]) -> tuple[Losses, Array
     return losses(problem, theta, starts), prior
 
 
+def _means() -> Any:
+    """Return the rule that divides means of gradients by their sizes."""
+    # Here, because other parts of eqsim do not need Optax.
+    import optax
+
+    return optax.scale_by_adam()
+
+
 @eqx.filter_jit
 def _adam(problem: FitProblem, free: tuple[Array, Array], moments, limits, at):
     """Take steps.
@@ -579,7 +586,7 @@ def _adam(problem: FitProblem, free: tuple[Array, Array], moments, limits, at):
         slope = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0.0), slope)
         move: Any = None
         with jax.numpy_dtype_promotion("standard"):  # Optax needs it.
-            move, moments = optax.scale_by_adam().update(slope, moments)
+            move, moments = _means().update(slope, moments)
         rate = (0.5 + 0.5 * jnp.cos(jnp.pi * place)).astype(theta.dtype)
         theta = jnp.clip(theta - rate * size * move[0], lower, upper)
         return ((theta, starts - _START_RATE * rate * move[1]), moments), None
