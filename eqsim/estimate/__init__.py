@@ -4,8 +4,8 @@ Files in reading order:
 
 - `stochastic_model`: how a robot and its state become measured numbers; covariances as
   factors; the motion of a robot and its measurements with noise;
-- `estimators`: extended and unscented Kalman filter, their smoother, and moving-horizon
-  estimation.
+- `estimators`: their interface, extended and unscented Kalman filter, and their smoother;
+- `moving_horizon`: most probable states of the last steps, by iterative LQR.
 
 It uses models, kinematics, pipelines and `control`; `identify` uses it.
 """
@@ -15,13 +15,15 @@ from .estimators import (
     AbstractFilter as AbstractFilter,
     Estimate as Estimate,
     ExtendedKalmanFilter as ExtendedKalmanFilter,
-    HorizonMemory as HorizonMemory,
     Innovation as Innovation,
-    MAP as MAP,
     Moments as Moments,
-    MovingHorizon as MovingHorizon,
     Track as Track,
     UnscentedKalmanFilter as UnscentedKalmanFilter,
+)
+from .moving_horizon import (
+    HorizonMemory as HorizonMemory,
+    MAP as MAP,
+    MovingHorizon as MovingHorizon,
 )
 from .stochastic_model import (
     AbstractMeasurement as AbstractMeasurement,
