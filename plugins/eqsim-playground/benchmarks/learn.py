@@ -97,14 +97,14 @@ def _stages(height: float, speed: float) -> tuple[Stage, ...]:
     - `speed`: largest speed of kicks, m/s.
     """
     options = lambda *kicks: {"frame_skip": 5, "pushes": Kicks(*kicks)}
-    often, published = ((0.1, speed), (2.0, 5.0)), ((0.1, speed), (5.0, 10.0))
+    often, published = ((0.1, speed), (3.0, 7.0)), ((0.1, speed), (5.0, 10.0))
     kept = {"progress": 0.0, "gait": 1.0, "fall": -2.0, "height": height}
     calm, short = (0.2, 5.0), (0.2, 4.0)
     return (
-        Stage(0.3, {}, options((0.0, 0.0)), calm, {"height": height}),
-        Stage(0.3, _SECOND, options(*often), short, kept),
+        Stage(0.36, {}, options((0.0, 0.0)), calm, {"height": height}),
+        Stage(0.26, _SECOND, options(*often), short, kept),
         Stage(0.2, _THIRD, options(*often), short, kept, -0.5),
-        Stage(0.2, _LAST, options(*published), calm, kept, -0.3),
+        Stage(0.18, _LAST, options(*published), calm, kept, -0.3),
     )
 
 
@@ -237,7 +237,7 @@ def main() -> None:
     if options.evaluations:
         row(Uniform(env.action_range), "uniform actions", 0)
         row(Still(env.action_range), "zero action", 0)
-    for seed in range(options.seeds):
+    for seed in range(options.seed, options.seed + options.seeds):
         seconds, state = 0.0, None
         parts = plan(name, options.steps, options.evaluations)
         for k, (agent, trained, steps, quieter) in enumerate(parts):
@@ -253,7 +253,8 @@ def main() -> None:
                 episode_length=length,
                 evaluations=0,
             )
-            result = eqsim_zoo.train(run, state=state)
+            folder = options.out and f"{options.out}/seed_{seed}_part_{k}"
+            result = eqsim_zoo.train(run, state=state, out=folder)
             seconds, state = seconds + time.perf_counter() - begin, result.state
             if options.evaluations or k == len(parts) - 1:
                 policy = eqsim.agent_policy(agent, state)
@@ -270,9 +271,11 @@ def _options() -> argparse.Namespace:
     add = made.add_argument
     add("--env", default="playground_panda_pick_cube", choices=list(SMALL))
     add("--steps", type=float, default=2e6)
+    add("--seed", type=int, default=0, help="the first one")
     add("--seeds", type=int, default=1)
     add("--evaluations", type=int, default=4, help="0: only at the end")
     add("--episodes", type=int, default=64)
+    add("--out", help="folder for metrics and checkpoints of all parts")
     add("--export", help="write the policy of each seed to EXPORT_SEED.onnx")
     return made.parse_args()
 
