@@ -2,6 +2,11 @@
 
 python benchmarks/gradient.py --out out/bench
 python benchmarks/gradient.py --quick --peers brax
+
+The loss is differentiated with respect to the controls of every step and the masses of the links,
+on one device. MJX uses one solver iteration, because it does not support reverse mode otherwise.
+If a simulator does not support reverse mode, one directional derivative is measured instead, and
+the table says `forward`.
 """
 
 import time
