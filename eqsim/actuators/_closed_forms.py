@@ -30,9 +30,10 @@ class Delay(AbstractControlModel):
     The controls of the last `num_samples` time steps are state variables, zero at the
     start. Delays beyond them are limited to `num_samples * dt`. With linear
     interpolation the derivative by the delay is $-\dot u$, so that delays can be
-    identified; those of a delay that holds the previous control are zero. The stages of
-    `Integrator.RK4` read controls at their times, but none newer than the last one before the
-    time step, or than at its start if the delay is shorter.
+    identified; those of a delay that holds the previous control are zero. Stages of
+    `Integrator.RK4` read controls at their times: a delay of at least one time step is reduced
+    by the time since the start of the step, to at least one time step. Shorter delays are the
+    same at all stages.
 
     **Arguments:**
 

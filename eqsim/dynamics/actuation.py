@@ -66,8 +66,8 @@ class ActuationInputs(NamedTuple):
     - `muscles`: peak forces and optimal lengths; None if there are none.
     - `compensation`: gravity compensation as joint forces, `(nv, *batch)`; None if no
         joint has it as an actuator force.
-    - `elapsed`: time since the start of the time step, s, at later stages of an integrator;
-        else None.
+    - `elapsed`: time since the start of the time step at a stage of `RK4`, s; None with
+        other integrators.
     """
 
     others: OtherRows | None = None

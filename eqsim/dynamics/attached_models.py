@@ -44,7 +44,8 @@ def model_controls(
 
     **Arguments:**
 
-    - `elapsed`: time since the start of the time step, s; None at its start.
+    - `elapsed`: time since the start of the time step at a stage of `RK4`, s; None with
+        other integrators.
     """
     at, new = addresses(sys.actuators.structure), {}
     for number, own in enumerate(sys.actuator_models):

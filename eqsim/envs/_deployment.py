@@ -31,12 +31,15 @@ OBSERVATION_PARTS = {
     "joint_positions": "minus the default pose, rad",
     "joint_velocities": "rad/s",
     "last_action": "action of the step before; zeros at first",
+    "previous_action": "action of the step before that; zeros at first",
     "phase": "cosines, then sines of the gait phases",
     "height_scan": "of the ground at the points of `scan`, minus that of the root, m",
     "reference_positions": "joints in the next frame, minus the default pose, rad",
     "reference_velocities": "joints in the next frame, rad/s",
-    "anchor_position": "of the next frame, in the axes of the robot's anchor, m",
-    "anchor_orientation": "likewise: first two columns of the matrix, row by row",
+    "anchor_position": "place of the motion's anchor in the next frame, in the axes of the "
+    "robot's anchor and relative to it, m",
+    "anchor_orientation": "first two columns of the rotation matrix of the motion's anchor "
+    "in these axes, row by row",
 }
 """Names of parts of observations, with what they mean."""
 
@@ -48,8 +51,8 @@ class Reference(NamedTuple):
     **Arguments:**
 
     - `anchor`: link whose pose the policy observes.
-    - `joint_positions`, `joint_velocities`: of the joints of the deployment, in their
-        order, rad and rad/s.
+    - `joint_positions`, `joint_velocities`: positions and velocities of the joints, in the
+        order of the deployment, rad and rad/s.
     - `anchor_poses`: positions of the anchor in the world, m, and the rows of its rotation
         matrix.
     - `root_poses`: positions of the root, m, and unit quaternions, scalar first.
@@ -67,11 +70,11 @@ class Reference(NamedTuple):
 
 
 class Deployment(NamedTuple):
-    """What a controller outside the simulator needs to know of a task.
+    r"""What a controller outside the simulator needs to know of a task.
 
-    The target of joint $j$ is `default_pose[j] + action_scale[j] * action[j]`, held for
-    `period`; its servo applies the torque `stiffness * (target - q) - damping * qd`, limited
-    to `torque_limit`. Targets may also be about a motion, see `Reference`.
+    The target of joint $j$ is `default_pose[j] + action_scale[j] * action[j]`, or about a
+    motion, see `Reference`. It is limited to `target_range`, and held for `period`; its servo
+    applies the torque `stiffness * (target - q) - damping * qd`, limited to `torque_limit`.
 
     **Arguments:**
 
@@ -88,6 +91,10 @@ class Deployment(NamedTuple):
     - `scan`: points of a height scan, x ahead of the root and y to the left, in its
         heading, m. Heights are limited to -2..2 m.
     - `reference`: motion that the policy tracks; None for other tasks.
+    - `joint_damping`: damping of the joints beside their servos in training, N m s/rad;
+        empty: that of the robot's model.
+    - `target_range`: least and largest target of each joint, rad; empty: no limits.
+    - `rests`: true if gait phases stay at $\pi$ under a command of zero.
     """
 
     root: str
@@ -102,6 +109,9 @@ class Deployment(NamedTuple):
     imu: str = ""
     scan: tuple[tuple[float, float], ...] = ()
     reference: Reference | None = None
+    joint_damping: tuple[float, ...] = ()
+    target_range: tuple[tuple[float, float], ...] = ()
+    rests: bool = False
 
 
 @runtime_checkable
@@ -115,27 +125,38 @@ class Deployable(Protocol):
 
 # Sizes of parts that do not depend on the number of joints.
 _THREE = ("linear_velocity", "angular_velocity", "gravity", "command")
-_PER_JOINT = ("joint_positions", "joint_velocities", "last_action")
-_REFERENCE_JOINTS = ("reference_positions", "reference_velocities")
+_PER_JOINT = (
+    *("joint_positions", "joint_velocities", "last_action", "previous_action"),
+    *("reference_positions", "reference_velocities"),
+)
 _OF_REFERENCE = {"anchor_position": 3, "anchor_orientation": 6}
 
 
 def check_deployment(deployment: Deployment) -> None:
-    """Raise `ValueError` unless all fields have one entry for each joint, numbers are
-    finite, and the parts of the observation are known and have the right sizes."""
+    """Raise `ValueError` unless all fields have one entry for each joint, numbers are finite
+    and gains those of servos, and the parts of the observation are known and have the right
+    sizes."""
     number = len(deployment.joints)
     for name in (
-        "default_pose",
-        "action_scale",
-        "stiffness",
-        "damping",
-        "torque_limit",
+        *("default_pose", "action_scale", "stiffness", "damping", "torque_limit"),
+        *("joint_damping", "target_range"),
     ):
         values = deployment._asdict()[name]
-        if len(values) != number or not np.all(np.isfinite(values)):
+        optional = name in ("joint_damping", "target_range") and not values
+        if optional or (len(values) == number and np.all(np.isfinite(values))):
+            continue
+        raise ValueError(
+            f"`Deployment.{name}` must have one finite number for each of the {number} "
+            f"joints, got {values}."
+        )
+    for name in ("stiffness", "torque_limit", "damping", "joint_damping"):
+        values = np.asarray(deployment._asdict()[name])
+        needs_more = name in ("stiffness", "torque_limit")
+        if not np.all(values > 0.0 if needs_more else values >= 0.0):
+            bound = "positive" if needs_more else "at least 0"
             raise ValueError(
-                f"`Deployment.{name}` must have one finite number for each of the {number} "
-                f"joints, got {values}."
+                f"`Deployment.{name}` must be {bound} for all joints, got {values.tolist()}. "
+                "Only policies whose actions are targets of position servos are described."
             )
     if not 0.0 < deployment.period < np.inf:
         raise ValueError(
@@ -158,7 +179,7 @@ def check_deployment(deployment: Deployment) -> None:
             )
         fixed = {**dict.fromkeys(_THREE, 3), **dict.fromkeys(_PER_JOINT, number)}
         fixed["height_scan"] = len(deployment.scan)
-        fixed |= {name: number for name in _REFERENCE_JOINTS} | _OF_REFERENCE
+        fixed |= _OF_REFERENCE
         if part.size != fixed.get(part.name, part.size) or part.size < 1:
             raise ValueError(
                 f"`Deployment.observation`: {part.name!r} must have "
@@ -187,3 +208,15 @@ def _check_reference(reference: Reference, joints: int) -> None:
                 f"`Deployment.reference.{name}` must be {frames} rows of {size} finite "
                 "numbers, one row per frame of `joint_positions`."
             )
+    quaternions = np.asarray(reference.root_poses)[:, 3:]
+    matrices = np.asarray(reference.anchor_poses)[:, 3:].reshape(-1, 3, 3)
+    products = matrices @ np.swapaxes(matrices, 1, 2)
+    if not np.allclose(np.linalg.norm(quaternions, axis=1), 1.0, atol=1e-3):
+        raise ValueError(
+            "`Deployment.reference.root_poses` must have unit quaternions."
+        )
+    if not np.allclose(products, np.eye(3), atol=1e-3):
+        raise ValueError(
+            "`Deployment.reference.anchor_poses` must have the rows of rotation matrices "
+            "after positions."
+        )

@@ -61,6 +61,11 @@ def deployment_of(env: AbstractEnv) -> Deployment:
         )
     found = task.deployment()
     repeats = round(float(env.dt) / float(task.dt))
+    if found.reference is not None and repeats != 1:
+        raise ValueError(
+            f"The policy tracks a motion, but each action is repeated {repeats} times. "
+            "Choose `frame_skip` of the task instead of `ActionRepeat`."
+        )
     found = found._replace(period=repeats * found.period)
     check_deployment(found)
     return found

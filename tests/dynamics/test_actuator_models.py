@@ -123,8 +123,8 @@ def test_delay_of_a_ramp(delay, slope):
 @pytest.mark.parametrize("interpolation", ("linear", "cubic"))
 @pytest.mark.parametrize("delay", (0.006, 0.013, 0.023, 0.04))
 def test_stages_read_controls_at_their_times(delay, interpolation):
-    """Up to the newest control before the time step, or the present one if the delay is
-    shorter than a time step."""
+    """Delays become shorter by the time since the start of the step, to one time step; those
+    below it stay."""
     model, state = Delay(delay, 3, interpolation), jnp.array([0.4, -0.2, 0.1])
     times = jnp.array([0.0, 0.005, 0.01])
     given = inputs(control=0.7)

@@ -76,6 +76,11 @@ def test_wrappers_keep_a_deployment_or_refuse():
     (
         ({"stiffness": (1.0,)}, "`Deployment.stiffness` must have one finite number"),
         ({"damping": (1.0, float("nan"))}, "`Deployment.damping` must have one finite"),
+        ({"stiffness": (1.0, 0.0)}, "`Deployment.stiffness` must be positive.*servos"),
+        ({"damping": (1.0, -1.0)}, "`Deployment.damping` must be at least 0"),
+        ({"torque_limit": (0.0, 1.0)}, "`Deployment.torque_limit` must be positive"),
+        ({"joint_damping": (1.0,)}, "`Deployment.joint_damping` must have one finite"),
+        ({"target_range": ((0.0, 1.0),)}, "`Deployment.target_range` must have one"),
         ({"period": 0.0}, "`Deployment.period` must be positive, got 0.0"),
         ({"observation": (ObservationPart("smell", 2),)}, "names 'smell', which no"),
         (

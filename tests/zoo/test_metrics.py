@@ -10,6 +10,8 @@ from html.parser import HTMLParser
 
 import pytest
 from toys import Rail
+from zoo.disturbed_runs import ARGS
+from zoo.search import Search
 
 from eqsim.plugins import CommandError
 from eqsim_zoo import Run, SAC
@@ -18,7 +20,7 @@ from eqsim_zoo.runs import read_metrics, write_curves, write_page
 from eqsim_zoo.runs.folders import write_config
 from eqsim_zoo.runs.metrics import BEGIN, END, MetricsFile
 from eqsim_zoo.runs.run import Counters
-from eqsim_zoo.training import TensorBoard, Turn, WeightsAndBiases
+from eqsim_zoo.training import callbacks, TensorBoard, train, Turn, WeightsAndBiases
 
 
 def row(turn, member=0, **more):
@@ -111,7 +113,7 @@ class Balanced(HTMLParser):
 
 
 @pytest.mark.parametrize("seeds", (1, 2))
-def test_a_page(tmp_path, seeds):
+def test_a_page(tmp_path, capsys, seeds):
     """It tells evaluations, settings and videos, and names are text, not markup."""
     folder = tmp_path / "<b>"
     run = Run(SAC(learning_rate=0.25), Rail(), 64, num_seeds=seeds)
@@ -128,22 +130,40 @@ def test_a_page(tmp_path, seeds):
     (folder / "videos").mkdir()
     for name in ("videos/steps_0000000048.gif", "episode.gif"):
         (folder / name).write_bytes(b"")
-    path = write_page(folder)
-    assert path == folder / "index.html" and (folder / "curves.png").stat().st_size
-    text = path.read_text()
+    write_run_page(str(folder))
+    path = folder / "index.html"
+    assert (
+        "wrote " in capsys.readouterr().out and (folder / "curves.png").stat().st_size
+    )
+    text = path.read_text(encoding="utf-8")
     words = "|".join(x for x in Balanced(text).found if x.strip())
     spread = "± (95 %)" if seeds == 1 else "lowest seed|highest seed"
-    assert f"steps|return|{spread}|length|level" in words
+    assert f"steps|return|{spread}|length|16" in words
     last = "30|0.5" if seeds == 1 else "30.5|30|31"
-    assert f"48|{last}|7|2.5" in words and "75 % of 64 steps" in words
+    assert f"48|{last}|7|" in words and "75 % of 64 steps" in words
+    assert "Task, in the last turn of training|run|level" in words and "|2.5|" in words
+    assert "eqsim resume" in words
     assert "learning_rate|0.25" in words and "48 steps" in words
     for name in ("videos/steps_0000000048.gif", "episode.gif", "curves.png"):
         assert f'src="{name}"' in text
     assert "<b>" not in text and "&lt;b&gt;" in text
 
 
+def test_runs_write_a_page(tmp_path, monkeypatch):
+    """At their end; a new run in the folder deletes pictures of the one before."""
+    monkeypatch.setattr(callbacks, "write_page", write_page)
+    train(Run(Search(), Rail(), **ARGS), out=tmp_path)
+    assert "eqsim resume" not in (tmp_path / "index.html").read_text()
+    monkeypatch.setattr(callbacks, "write_page", lambda folder: folder / "none")
+    for name in ("episode.gif", "skills_0.png", "skills.png"):
+        (tmp_path / name).write_bytes(b"")
+    train(Run(Search(), Rail(), **ARGS), out=tmp_path, overwrite=True)
+    assert not [*tmp_path.glob("*.gif"), *tmp_path.glob("skills*")]
+    assert not (tmp_path / "index.html").exists()
+
+
 def test_the_command_of_pages(tmp_path):
-    with pytest.raises(CommandError, match="is not the folder of a run"):
+    with pytest.raises(CommandError, match="Pass the folder of a run"):
         write_run_page(str(tmp_path))
 
 

@@ -616,6 +616,7 @@ def test_deployment_describes_the_task(getkey, residual):
     other = MujocoRobot(spec, told)
     state, _ = reset(env, jr.key(0), {"start": jnp.asarray(0)})
     np.testing.assert_allclose(other.data.qpos, state.robot.q, atol=1e-6)
+    np.testing.assert_allclose(other.data.qvel, state.robot.qd, atol=1e-5)
     last = env.motion.frames - 1
     for frame in (3, last - 1, last, last + 5):
         move = 0.2 * jr.normal(getkey(), (2, env.sys.nv))

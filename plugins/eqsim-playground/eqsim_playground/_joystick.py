@@ -45,6 +45,8 @@ _DEPLOYED = {
     "gyro": "angular_velocity",
     "angles": "joint_positions",
     "rates": "joint_velocities",
+    # Playground observes before it remembers an action.
+    "last_action": "previous_action",
 }
 
 
@@ -214,8 +216,8 @@ class AbstractJoystick(AbstractPlaygroundTask):
         return Reflection({"state": state, "privileged_state": exact}, joints)
 
     def deployment(self) -> Deployment:
-        """Return what a controller outside the simulator needs to know: the policy reads
-        `state`, and `damping` of the servos is that of actuators and joints."""
+        """Return what a controller outside the simulator needs to know; the policy reads
+        `state`."""
         nu, actuators, joints = self.sys.nu, self.sys.actuators, self.sys.joints
         listed = lambda x: tuple(float(value) for value in x)
         sizes = {name: nu for name in ("angles", "rates", "last_action")}
@@ -227,7 +229,7 @@ class AbstractJoystick(AbstractPlaygroundTask):
             default_pose=listed(self.default_pose),
             action_scale=listed(jnp.broadcast_to(self.action_scale, (nu,))),
             stiffness=listed(-actuators.bias[:, 1]),
-            damping=listed(joints.damping[6:] - actuators.bias[:, 2]),
+            damping=listed(-actuators.bias[:, 2]),
             torque_limit=listed(np.minimum(*limits)),
             period=float(self.dt),
             observation=tuple(
@@ -235,6 +237,9 @@ class AbstractJoystick(AbstractPlaygroundTask):
                 for name in self.about.observation
             ),
             imu=self.about.imu,
+            joint_damping=listed(joints.damping[6:]),
+            target_range=_target_range(actuators),
+            rests=self.clock is not None and self.clock.rests,
         )
 
     def initial(
@@ -377,6 +382,16 @@ def _upper_limits(limited: Actuators | Joints) -> np.ndarray:
     upper = limited.force_range
     largest = np.inf if upper is None else np.asarray(upper)[:, 1]
     return np.where(limited.force_limited, largest, np.inf)
+
+
+def _target_range(actuators: Actuators) -> tuple[tuple[float, float], ...]:
+    """Return the ranges of the targets; none if no actuator has one."""
+    limited = np.asarray(actuators.ctrl_limited)
+    if not limited.any():
+        return ()
+    wide = np.array([-1e6, 1e6])
+    rows = np.where(limited[:, None], np.asarray(actuators.ctrl_range), wide)
+    return tuple((float(low), float(high)) for low, high in rows)
 
 
 def scattered(

@@ -19,6 +19,7 @@ from eqsim_playground import (
     go1_footstand,
     go1_getup,
     go1_handstand,
+    Go1Joystick,
     HumanoidShaping,
     HumanoidWeights,
     JoystickNoise,
@@ -143,6 +144,13 @@ def test_steps(name):
     assert all(counts.values()), counts
 
 
+def test_deployment_of_quadrupeds():
+    found, env = deployment_of(Go1Joystick()), Go1Joystick()
+    sizes = [part.size for part in found.observation]
+    assert sum(sizes) == env.reset(jr.key(0))[1].obs.size
+    assert found.joints == env.sys.joints.names[1:] and not found.rests
+
+
 @pytest.mark.parametrize("name", HUMANOIDS)
 def test_deployment(name):
     """The observation by its named parts, and the torques of the servos, from MuJoCo."""
@@ -163,6 +171,7 @@ def test_deployment(name):
     site = mujoco.mjtObj.mjOBJ_SITE
     mujoco.mj_objectVelocity(model, data, site, imu, velocity, 1)
     angle = state.phase.angle
+    assert "last_action" not in [part.name for part in found.observation]
     parts = {
         "linear_velocity": velocity[3:],
         "angular_velocity": velocity[:3],
@@ -170,7 +179,7 @@ def test_deployment(name):
         "command": state.command,
         "joint_positions": q[7:] - np.asarray(found.default_pose),
         "joint_velocities": qd[6:],
-        "last_action": np.zeros(nu),
+        "previous_action": np.zeros(nu),
         "phase": np.concatenate([np.cos(angle), np.sin(angle)]),
     }
     named = [part.scale * np.asarray(parts[part.name]) for part in found.observation]
@@ -180,16 +189,25 @@ def test_deployment(name):
     pose, scale = np.asarray(found.default_pose), np.asarray(found.action_scale)
     # Torques within and beyond the limits.
     for action in (rng.uniform(-0.1, 0.1, nu), 1e4 * rng.uniform(-1.0, 1.0, nu)):
-        model.actuator_ctrllimited[:] = False
         data.ctrl[:] = env.default_pose + env.action_scale * action
         mujoco.mj_forward(model, data)
-        target = pose + scale * action
+        target = np.clip(pose + scale * action, *np.asarray(found.target_range).T)
         torque = np.asarray(found.stiffness) * (target - q[7:])
+        torque -= np.asarray(found.damping) * qd[6:]
         limit = np.asarray(found.torque_limit)
         address = model.jnt_dofadr[[model.joint(x).id for x in found.joints]]
         close(np.clip(torque, -limit, limit), data.qfrc_actuator[address], 1e-5)
-        damping = -np.asarray(found.damping) * qd[6:]
+        damping = -np.asarray(found.joint_damping) * qd[6:]
         close(damping, data.qfrc_damper[address], 1e-5)
+    # Observations have the action before the last one.
+    place = np.cumsum([part.size for part in found.observation])
+    names = [part.name for part in found.observation]
+    end = place[names.index("previous_action")]
+    advance = eqx.filter_jit(env.advance)
+    for action in np.eye(nu)[:2]:
+        before = state.last_action
+        state, obs, *_ = advance(state, jnp.asarray(0.1 * action))
+        close(obs["state"][end - nu : end], before)
 
 
 def test_first_states():

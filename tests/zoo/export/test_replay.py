@@ -15,6 +15,7 @@ from eqsim import AbstractAgent
 from eqsim.envs import check_deployment, Deployment, ObservationPart, Reference
 from eqsim.io import with_height_field
 from eqsim.sensors import height_scan
+from eqsim.wrappers import ActionRepeat, deployment_of
 from eqsim_zoo.export import export_policy, MujocoRobot, OnnxPolicy, replay
 
 
@@ -143,6 +144,32 @@ def test_observations_are_closed_forms(imu, files):
     np.testing.assert_allclose(noisy - found, scales, atol=1e-6)
 
 
+def test_servos_of_tasks_with_limits(files):
+    """Targets are limited, joints have the damping of the task, and the action before the
+    last one is a part of its own."""
+    parts = ObservationPart("previous_action", 2), ObservationPart("last_action", 2)
+    told = DEPLOYMENT._replace(
+        observation=parts, joint_damping=(0.3, 0.7), target_range=((-0.1, 0.2), (-9, 9))
+    )
+    robot = MujocoRobot(files(scene(MOTOR)), told)
+    target = robot.target(np.array([4.0, -4.0]))
+    np.testing.assert_allclose(target, [0.2, -1.2])
+    robot.data.qvel[6:] = 0.5, -0.4
+    q, qd = robot.data.qpos[7:].copy(), robot.joint_velocities().copy()
+    robot.drive(target)
+    robot.step()
+    torque = np.array([30.0, 20.0]) * (target - q) - np.array([1.0, 0.5]) * qd
+    np.testing.assert_allclose(
+        robot.torques(), np.clip(torque, [-8.0, -6.0], [8.0, 6.0]), atol=1e-9
+    )
+    damping = robot.data.qfrc_damper[6:]
+    np.testing.assert_allclose(damping, [-0.3 * 0.5, 0.7 * 0.4], atol=1e-9)
+    one, two = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    seen = robot.observe((0, 0, 0), one, previous_action=two)
+    np.testing.assert_allclose(seen, [3.0, 4.0, 1.0, 2.0])
+    np.testing.assert_allclose(robot.observe((0, 0, 0), one), [0.0, 0.0, 1.0, 2.0])
+
+
 def test_height_scans_are_those_of_eqsim():
     """On hills with a box, through the legs of the robot, whatever its tilt; and the height
     above the ground decides on falls."""
@@ -264,6 +291,11 @@ def test_memory_and_phases(files, tmp_path):
     expected = [np.cos(a), -np.cos(a), np.sin(a), -np.sin(a)]
     found = robot.observe((0, 0, 0), np.zeros(2))
     np.testing.assert_allclose(found[:4], expected, atol=1e-6)
+    robot = MujocoRobot(files(scene()), deployment._replace(rests=True), gait=2.0)
+    robot.data.time = 0.1
+    still, moving = (robot.observe((x, 0, 0), np.zeros(2)) for x in (0.0, 0.1))
+    np.testing.assert_allclose(still[:4], [-1.0, -1.0, 0.0, 0.0])
+    np.testing.assert_allclose(moving[:4], expected, atol=1e-6)
 
 
 def turned(angle):
@@ -374,22 +406,30 @@ def test_replay_of_a_motion(tmp_path, files):
 @pytest.mark.parametrize(
     "change, text",
     (
-        (dict(anchor="tail"), "no body 'tail'"),
         (
             dict(joint_velocities=((0.0, 0.0),)),
             "`Deployment.reference.joint_velocities`",
         ),
         (dict(joint_positions=((0.0, 0.0),)), "at least two frames, got 1"),
         (dict(root_poses=6 * ((np.nan,) * 7,)), "6 rows of 7 finite numbers"),
+        (dict(root_poses=6 * ((1.0,) * 7,)), "must have unit quaternions"),
+        (dict(anchor_poses=6 * ((1.0,) * 12,)), "the rows of rotation matrices"),
     ),
 )
-def test_motions_that_do_not_fit(change, text, files):
-    told = DEPLOYMENT._replace(
-        observation=MOTION_PARTS, reference=motion()._replace(**change)
-    )
+def test_wrong_motions(change, text):
+    told = tracked()
+    check_deployment(told)
+    wrong = told._replace(reference=told.reference._replace(**change))
     with pytest.raises(ValueError, match=text):
-        check_deployment(told)
-        MujocoRobot(files(scene()), told)
+        check_deployment(wrong)
+
+
+def test_motions_that_do_not_fit(files):
+    lost = tracked()._replace(reference=motion()._replace(anchor="tail"))
+    with pytest.raises(ValueError, match="no body 'tail'"):
+        MujocoRobot(files(scene()), lost)
+    with pytest.raises(ValueError, match="actions? is repeated 2 times"):
+        deployment_of(ActionRepeat(Tracker(), 2))
     with pytest.raises(ValueError, match="has no free joint"):
         MujocoRobot(files(scene(free="")), tracked())
     with pytest.raises(ValueError, match="'reference_positions'.*needs a motion"):

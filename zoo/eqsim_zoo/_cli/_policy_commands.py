@@ -358,13 +358,13 @@ def replay_policy(
 
 
 def _rows(found: Replay) -> list[tuple[str, str, str]]:
+    """Return errors of a motion if there is one, else of commands."""
     velocity = found.velocity_error, found.largest_velocity_error
     yaw = found.yaw_error, found.largest_yaw_error
-    names = "velocity error (m/s)", "yaw rate error (rad/s)"
+    rows = {"velocity error (m/s)": velocity, "yaw rate error (rad/s)": yaw}
     if np.isfinite(found.joint_error):
-        names = "joint error (rad)", "anchor error (m)"
-        velocity = found.joint_error, found.largest_joint_error
-        yaw = found.anchor_error, found.largest_anchor_error
+        joints = found.joint_error, found.largest_joint_error
+        anchor = found.anchor_error, found.largest_anchor_error
+        rows = {"joint error (rad)": joints, "anchor error (m)": anchor}
     show = lambda x: f"{x:.3g}" if np.isfinite(x) else "none"
-    pairs = zip(names, (velocity, yaw))
-    return [(name, show(mean), show(largest)) for name, (mean, largest) in pairs]
+    return [(name, show(mean), show(most)) for name, (mean, most) in rows.items()]

@@ -63,6 +63,9 @@ class MujocoRobot:
     - `gait`: frequency of the gait phases, Hz; needed if the policy observes `phase`.
     - `start`: where the robot starts, relative to its place in the file, m.
 
+    `frame` is the current frame of the motion that a policy tracks: add 1 after each control
+    step.
+
     **Raises:** `ValueError` if the file cannot be loaded, links, joints, sites or actuators
     are missing (all of them are listed), actuators are not suitable, or the control period
     is no multiple of the time step.
@@ -217,6 +220,8 @@ class MujocoRobot:
         model.actuator_ctrllimited[k] = False
         model.actuator_forcelimited[k] = True
         model.actuator_forcerange[k] = np.stack([-limit, limit], axis=1)
+        if self.deployment.joint_damping:
+            model.dof_damping[self._qd] = self.deployment.joint_damping
 
     def _check_servos(self) -> None:
         model, k = self.model, self._actuators
@@ -295,7 +300,10 @@ class MujocoRobot:
             joints, rates = self._motion.at(self.frame + 1)[:2]
             lead = np.asarray(deployment.damping) / np.asarray(deployment.stiffness)
             about = joints + lead * rates
-        return about + np.asarray(deployment.action_scale) * action
+        target = about + np.asarray(deployment.action_scale) * action
+        if not deployment.target_range:
+            return target
+        return np.clip(target, *np.asarray(deployment.target_range).T)
 
     @property
     def finished(self) -> bool:
@@ -336,10 +344,10 @@ class MujocoRobot:
         return self.data.qvel[self._qd]
 
     def fallen(self) -> bool:
-        """Return true if the root is tilted by more than 60 degrees from its orientation at
-        the start, its height above the ground is less than half of that there, its anchor is
-        far from the motion (`MOTION_HEIGHT`, `MOTION_TILT`), or the simulation has
-        diverged."""
+        """Return true if the simulation has diverged, or the robot has fallen: its root is
+        tilted by more than 60 degrees from its orientation at the start, or its height above
+        the ground is less than half of that there. With a motion, its anchor is far from that
+        of the motion instead (`MOTION_HEIGHT`, `MOTION_TILT`)."""
         bad = self._mujoco.mjtWarning
         kinds = (bad.mjWARN_BADQPOS, bad.mjWARN_BADQVEL, bad.mjWARN_BADQACC)
         if any(self.data.warning[int(kind)].number for kind in kinds):
@@ -402,6 +410,7 @@ class MujocoRobot:
         command: Sequence[float | int],
         last_action: np.ndarray,
         noise: Callable[[ObservationPart], Any] = lambda part: 0.0,
+        previous_action: np.ndarray | None = None,
     ) -> np.ndarray:
         """Compute the observation of the policy.
 
@@ -410,8 +419,12 @@ class MujocoRobot:
         - `command`: forward and lateral velocity, m/s, and yaw rate, rad/s.
         - `last_action`: action of the step before.
         - `noise`: noise of a part, in its units.
+        - `previous_action`: action of the step before that; by default zeros.
         """
         velocity = self.velocity()
+        before = (
+            np.zeros(len(last_action)) if previous_action is None else previous_action
+        )
         kind, number = self._imu
         site = kind == self._mujoco.mjtObj.mjOBJ_SITE
         axes = (self.data.site_xmat if site else self.data.xmat)[number].reshape(3, 3)
@@ -425,13 +438,14 @@ class MujocoRobot:
             - np.asarray(self.deployment.default_pose),
             "joint_velocities": self.joint_velocities(),
             "last_action": last_action,
+            "previous_action": before,
             "height_scan": self.height_scan(),
             **self._of_motion(),
         }
         parts = []
         for part in self.deployment.observation:
             phase = part.name == "phase"
-            value = self._phases(part.size // 2) if phase else values[part.name]
+            value = values[part.name] if not phase else self._phases(part.size, command)
             parts.append(part.scale * (value + noise(part)))
         return np.concatenate(parts).astype(np.float32)
 
@@ -451,8 +465,11 @@ class MujocoRobot:
             "anchor_orientation": (here.T @ axes)[:, :2].ravel(),
         }
 
-    def _phases(self, number: int) -> np.ndarray:
+    def _phases(self, size: int, command: Sequence[float | int]) -> np.ndarray:
         """Return cosines and sines of phases that are evenly spaced over a cycle."""
+        number = size // 2
+        if self.deployment.rests and np.linalg.norm(command) < 0.01:
+            return np.repeat([-1.0, 0.0], number)
         angles = 2 * np.pi * (self._gait * self.data.time + np.arange(number) / number)
         return np.concatenate([np.cos(angles), np.sin(angles)])
 
@@ -534,13 +551,16 @@ class Replay(NamedTuple):
         horizontal velocities, m/s.
     - `yaw_error`, `largest_yaw_error`: mean and maximum of the difference of yaw rates,
         rad/s.
-    - `falls`: number of falls, after each of which the robot starts again.
+    - `falls`: number of falls, after each of which the robot starts again, as it does at
+        the end of a motion.
     - `distance`: horizontal distance of the root from its last start, m.
     - `saturation`: share of joints and physics steps with the largest torque.
     - `power`: mean of the sum of absolute mechanical powers of the joints, W.
-    - `joint_error`, `largest_joint_error`: mean and maximum over control steps of the mean
-        error of the joints, for policies that track a motion, rad; NaN for others.
-    - `anchor_error`, `largest_anchor_error`: of the position of the anchor, m.
+    - `joint_error`, `largest_joint_error`: mean and maximum of the mean error of the joints,
+        over control steps without a fall, for policies that track a motion, rad; NaN for
+        others.
+    - `anchor_error`, `largest_anchor_error`: mean and maximum of the distance of the anchor
+        from that of the motion, m, likewise.
     """
 
     seconds: float
@@ -576,7 +596,8 @@ def replay(
     """Run a policy in MuJoCo C on the scene of a robot.
 
     The observation is built from MuJoCo's data as the deployment in the file says. A policy
-    that tracks a motion begins in its first frame, and again at its end. Extra: `export`.
+    that tracks a motion starts in the first frame, and restarts there at the end. Extra:
+    `export`.
 
     **Arguments:**
 
@@ -586,7 +607,8 @@ def replay(
     - `seconds`: duration, s.
     - `latency`: time from an observation to the new targets of the servos, s.
     - `noise`: level of uniform noise on observations; 1: half widths of 0.1 m/s, 0.2 rad/s
-        (angular velocity), 0.05 (gravity), 0.01 rad and 1.5 rad/s (joints), 0.02 m (heights).
+        (angular velocity), 0.05 (gravity, anchor), 0.01 rad and 1.5 rad/s (joints), 0.02 m
+        (heights).
     - `push`: horizontal force on the root in random directions, 0.2 s every 5 s, N.
     - `gait`: frequency of gait phases, Hz, if the policy observes them.
     - `servo`: gains of the servos: those of the `policy`, or of the `model`, see
@@ -665,10 +687,10 @@ def _run(
     start = place()
     runner.reset()
     rest = np.zeros(len(deployment.joints))
-    action, pending = rest, deque[tuple[int, np.ndarray]]()
+    action, previous, pending = rest, rest, deque[tuple[int, np.ndarray]]()
     for _ in range(number):
-        obs = robot.observe(command, action, disturbances.noise)
-        action = np.asarray(runner.act(obs), float)
+        obs = robot.observe(command, action, disturbances.noise, previous)
+        previous, action = action, np.asarray(runner.act(obs), float)
         pending.append((tick + delay, robot.target(action)))
         for _ in range(robot.substeps):
             while pending and pending[0][0] <= tick:
@@ -690,7 +712,7 @@ def _run(
             robot.reset()
             start = place()
             runner.reset()
-            action = rest
+            action = previous = rest
             pending.clear()
         elif observes and (tick - begun) * step > SETTLING:
             angular, linear = np.split(robot.velocity(), 2)

@@ -147,6 +147,8 @@ def _deployment(values: dict[str, Any]) -> Deployment:
     }
     fixed["observation"] = tuple(ObservationPart(**x) for x in values["observation"])
     fixed["scan"] = tuple((float(x), float(y)) for x, y in values.get("scan", ()))
+    limits = values.get("target_range", ())
+    fixed["target_range"] = tuple((float(x), float(y)) for x, y in limits)
     if values.get("reference") is not None:
         rows = lambda x: tuple(map(tuple, x)) if isinstance(x, list) else x
         motion: dict[str, Any] = {k: rows(x) for k, x in values["reference"].items()}

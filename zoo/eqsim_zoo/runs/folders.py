@@ -190,8 +190,9 @@ def begin_folder(
         )
     for name in there:
         (folder / name).unlink()
-    for video in (folder / VIDEOS).glob("steps_*.gif"):
-        video.unlink()
+    pictures = *folder.glob("skills*.png"), *folder.glob("episode.gif")
+    for picture in (*pictures, *(folder / VIDEOS).glob("steps_*.gif")):
+        picture.unlink()
     write_config(folder, run, given)
 
 

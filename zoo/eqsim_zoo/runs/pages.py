@@ -7,6 +7,7 @@ import pathlib
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class Series(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """How far some members of a run came.
+    """Progress and returns of a group of members.
 
     - `steps`, `seconds`: control steps of each member, and seconds since the start.
     - `rate`: control steps per second of all members, the median over turns.
@@ -180,7 +181,8 @@ def _labels(folder: pathlib.Path, rows: list[dict[str, Any]]) -> list[str]:
     except (OSError, ValueError, KeyError):
         members = [{} for _ in range(count)]
     fields = lambda m: ", ".join(f"{k} {v}" for k, v in m.items() if k != "seed")
-    return [" ".join(filter(None, (folder.name, fields(m)))) for m in members[:count]]
+    name = folder.resolve().name
+    return [" ".join(filter(None, (name, fields(m)))) for m in members[:count]]
 
 
 def _series(rows: list[dict[str, Any]], label: str, own: list[int]) -> Series:
@@ -251,9 +253,9 @@ def _metric(axes: Any, series: list[Series], name: str) -> None:
 
 
 def write_page(folder: str | os.PathLike) -> pathlib.Path:
-    """Draw `curves.png` in the folder of a run, and write the page `index.html` there: how far
-    the run came, curves, evaluations, videos and other pictures in the folder, settings, and
-    commands that go on from it.
+    """Draw `curves.png` in the folder of a run, and write the page `index.html` there: progress,
+    curves, evaluations, videos and other pictures in the folder, settings, and commands for
+    this run.
 
     **Returns:** the path of the page.
 
@@ -261,15 +263,19 @@ def write_page(folder: str | os.PathLike) -> pathlib.Path:
     read or have no rows yet; `ImportError` without matplotlib.
     """
     folder = pathlib.Path(folder)
-    config = read_config(folder)
     series = write_curves([folder], folder / "curves.png")
+    config = read_config(folder)
     parts = [*_head(folder, config, series), *_evaluations(series)]
-    parts += [*_pictures(folder), *_settings(config), *_commands(folder)]
+    parts += [*_training(series), *_pictures(folder), *_settings(config)]
+    parts += _commands(folder, _share(config, series) < 1.0)
     title = html.escape(folder.resolve().name)
     head = f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>'
     path = folder / "index.html"
     part = path.with_name(path.name + ".part")
-    part.write_text("\n".join([head, f"<style>{_CSS}</style>", *parts, "</html>\n"]))
+    part.write_text(
+        "\n".join([head, f"<style>{_CSS}</style>", *parts, "</html>\n"]),
+        encoding="utf-8",
+    )
     os.replace(part, path)
     return path
 
@@ -298,13 +304,18 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 def _head(folder: pathlib.Path, config: Any, series: list[Series]) -> Iterator[str]:
     agents = dict.fromkeys(agent["class"] for agent in config["agents"])
     what = f"{', '.join(agents)} on {config['env']}"
-    share = max(Summary.of(one).steps for one in series) / config["run"]["steps"]
+    share = _share(config, series)
     yield f"<h1>{html.escape(folder.resolve().name)}</h1>"
     steps = f"{100 * min(share, 1.0):.0f} % of {config['run']['steps']:,} steps"
     yield f"<p>{html.escape(what)}: {steps}.</p>"
     rows = [(one.label, *Summary.of(one).texts()) for one in series]
     yield _table(("run", *Summary.COLUMNS), rows)
     yield '<p><img src="curves.png" alt="Returns over steps and time, and other metrics"></p>'
+
+
+def _share(config: Any, series: list[Series]) -> float:
+    """Return the share of the steps of a run that were taken."""
+    return max(Summary.of(one).steps for one in series) / config["run"]["steps"]
 
 
 def _evaluations(series: list[Series]) -> Iterator[str]:
@@ -317,20 +328,30 @@ def _evaluations(series: list[Series]) -> Iterator[str]:
         mean, low, high = _over_members(values)
         steps = one.columns["steps"][0, turns]
         lengths = one.columns.get("eval/length", np.full(values.shape, np.nan))
-        tasks = [name for name in one.columns if name.startswith("task/")]
         single = len(values) == 1
         spread = ["± (95 %)"] if single else ["lowest seed", "highest seed"]
         columns = ["steps", "return", *spread, "length"]
-        columns += [name.removeprefix("task/") for name in tasks]
-        others = [lengths, *(one.columns[name] for name in tasks)]
         rows = []
         for k, turn in enumerate(turns):
             error = one.columns["eval/error"][0, turn]
             numbers = [mean[k], *([error] if single else [low[k], high[k]])]
-            numbers += [_mean(column[:, turn]) for column in others]
+            numbers.append(_mean(lengths[:, turn]))
             rows.append([f"{steps[k]:,.0f}", *(f"{x:.4g}" for x in numbers)])
         yield f"<h2>Evaluations of {html.escape(one.label)}</h2>"
         yield _table(columns, rows)
+
+
+def _training(series: list[Series]) -> Iterator[str]:
+    """Return a table of what the task reports, in the last turn of training."""
+    names = {k: None for one in series for k in one.columns if k.startswith("task/")}
+    if not names:
+        return
+    yield "<h2>Task, in the last turn of training</h2>"
+    last = lambda one, name: _mean(
+        one.columns.get(name, np.full((1, 1), np.nan))[:, -1]
+    )
+    rows = [(one.label, *(f"{last(one, k):.4g}" for k in names)) for one in series]
+    yield _table(("run", *(name.removeprefix("task/") for name in names)), rows)
 
 
 def _mean(values: np.ndarray) -> float:
@@ -346,7 +367,7 @@ def _pictures(folder: pathlib.Path) -> Iterator[str]:
     if found:
         yield "<h2>Episodes</h2>"
     for path in found:
-        name = html.escape(path.relative_to(folder).as_posix())
+        name = html.escape(quote(path.relative_to(folder).as_posix()))
         text = path.stem.removeprefix("steps_").lstrip("0") or "0"
         text = f"{int(text):,} steps" if text.isdigit() else path.name
         image = f'<img src="{name}" alt="{html.escape(text)}" loading="lazy">'
@@ -362,7 +383,8 @@ def _settings(config: Any) -> Iterator[str]:
     yield "<h2>Settings</h2>"
     rows = [(name, *(one["fields"].get(name, "") for one in unique)) for name in names]
     yield _table(("agent", *(one["class"] for one in unique)), rows)
-    run = {k: x for k, x in config["run"].items() if x not in (None, {})}
+    named = config["run"] | {"env": None}
+    run = {k: x for k, x in named.items() if x not in (None, {})}
     yield "<h2>Run</h2>"
     about = {"environment": config["env"], **run}
     about |= {f"version of {k}": x for k, x in config.get("versions", {}).items()}
@@ -370,9 +392,9 @@ def _settings(config: Any) -> Iterator[str]:
     yield _table(("", "value"), about.items())
 
 
-def _commands(folder: pathlib.Path) -> Iterator[str]:
+def _commands(folder: pathlib.Path, resumes: bool) -> Iterator[str]:
     name = html.escape(shlex.quote(str(folder)))
-    words = "eval", "view", "resume"
+    words = ("eval", "view", "resume") if resumes else ("eval", "view")
     yield "<h2>Commands</h2>"
     lines = [f"eqsim {word} {name}" for word in words]
     yield "<pre>" + "\n".join(lines) + "</pre>"

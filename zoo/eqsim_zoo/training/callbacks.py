@@ -142,7 +142,7 @@ class Curves(AbstractCallback):
         try:
             write_page(self._folder)
         except (OSError, ImportError, ValueError) as error:
-            self._warn(f"No curves were drawn: {error}")
+            self._warn(f"The page of the run was not written: {error}")
 
 
 class EarlyStop(AbstractCallback):
