@@ -113,7 +113,8 @@ def smoothed(filter, sys, sd, runs: Runs):
 
 def slopes(sys, runs: Runs, dt: float) -> dict[str, tuple]:
     """Return measured coordinates, and velocities without a model: differences, and
-    Savitzky-Golay filters of the last 21 and of 15 samples around."""
+    Savitzky-Golay filters of the last samples (21, or 5 if `dt` is at least 5 ms) and of 7
+    samples around."""
     q = jnp.asarray(runs.q)
     minus = jax.jit(jax.vmap(jax.vmap(ft.partial(difference, sys))))
 
@@ -166,7 +167,7 @@ def compare(sys, model, sd, runs: Runs, dt: float, score: Callable) -> list[dict
 
     **Arguments:**
 
-    - `score`: `(errors, NIS per degree of freedom, lag) -> columns`.
+    - `score`: `errors -> columns`; errors are those of `errors`, `(runs, T - ahead, nv)`.
     """
     rows = []
     for name, states in slopes(sys, runs, dt).items():
@@ -328,9 +329,9 @@ def cube_tosses(folder: pathlib.Path) -> tuple[str, list[dict]]:
 
 
 def simulated(count: int) -> list[dict]:
-    """Return normalized squares of errors of simulated tosses, per degree of freedom: 1 where
-    estimates are as uncertain as they should be. Medians over tosses, before the first contact
-    and from then on."""
+    """Return normalized squares of errors of simulated tosses, per degree of freedom, before
+    the first contact and from then on. Where estimates are as uncertain as they should be,
+    means (`NEES`, `NIS`) are 1, and medians of `NEES` those of chi-square: 0.945."""
     sys = eqsim.load_mjcf(CUBE)
     noise = {"q": [5e-4] * 3 + [5e-3] * 3}
     disturbance = np.array([0.3] * 3 + [5.0] * 3)
@@ -340,7 +341,7 @@ def simulated(count: int) -> list[dict]:
     root, factor = jnp.asarray(noise["q"]), model.process_factor(sys)
     sd = jnp.asarray([1e-3] * 3 + [1e-2] * 3 + [0.1] * 3 + [0.5] * 3)
 
-    def toss(draws, first):
+    def toss(draws, first, away):
         def advance(state, draw):
             new = model.step(sys, state, jnp.zeros(0))
             new = retract(sys, new, factor @ draw[:12])
@@ -349,12 +350,13 @@ def simulated(count: int) -> list[dict]:
         q = sys.joints.ref.at[2].set(0.3)
         qd = jnp.asarray([0.5, 0.0, 0.0, 3.0, -4.0, 5.0])
         start = retract(sys, PIPELINE.init(sys, q, qd), 10 * sd * first)
-        guess = retract(sys, start, sd * draws[0, :12])
+        guess = retract(sys, start, sd * away)
         return guess, *eqsim.scan(advance, start, draws)[1]
 
     rng = np.random.default_rng(0)
-    draws, first = rng.normal(size=(count, 60, 18)), rng.normal(size=(count, 12))
-    guess, states, q = jax.jit(jax.vmap(toss))(jnp.asarray(draws), jnp.asarray(first))
+    sizes = (count, 60, 18), (count, 12), (count, 12)
+    given = [jnp.asarray(rng.normal(size=size)) for size in sizes]
+    guess, states, q = jax.jit(jax.vmap(toss))(*given)
     touched = np.maximum.accumulate(np.asarray(_lowest(sys, states.q)) < 0.0, axis=1)
     rows = []
     for name, estimator in estimators(model).items():
@@ -372,7 +374,7 @@ def simulated(count: int) -> list[dict]:
         nis = np.asarray(found.innovations.nis) / 6
         row: dict[str, Any] = {"estimate": name}
         for phase, chosen in (("flight", ~touched), ("contact", touched)):
-            # Correlated within a toss: quantiles over all steps of all tosses.
+            # Correlated within a toss: over all steps of all tosses.
             row[f"NEES, {phase}"] = float(nees[chosen].mean())
             row[f"median, {phase}"] = float(np.median(nees[chosen]))
             row[f"NIS, {phase}"] = float(nis[chosen].mean())

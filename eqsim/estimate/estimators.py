@@ -14,6 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 
 from .._errors import check_count, check_finite, check_numbers, check_shape
@@ -31,6 +32,7 @@ from .stochastic_model import (
     correct,
     dot,
     extended,
+    independent_rows,
     push_forward,
     Space,
     state_space,
@@ -131,6 +133,10 @@ class AbstractEstimator(eqx.Module):
         """Return the current estimate."""
 
     @abc.abstractmethod
+    def converged(self, memory: Any) -> Bool[Array, "*batch"]:
+        """Return true if the solver of the last step has converged; filters have none."""
+
+    @abc.abstractmethod
     def step(
         self,
         sys: System,
@@ -167,6 +173,9 @@ class AbstractEstimator(eqx.Module):
         """Follow a recording, in one compiled loop.
 
         **Arguments:** as for `step`, with a leading axis of time.
+
+        **Raises:** as `step`; `ValueError` if a measured value that is valid is not finite
+        (skipped for traced values).
         """
         T = check_rows(sys, ctrl, measured, valid)
         return _track(self, sys, memory, ctrl, dict(measured), valid, T)
@@ -178,11 +187,13 @@ class Track(NamedTuple):
     - `estimates`: estimates after each measurement, with a leading axis of time.
     - `innovations`: innovations, likewise.
     - `memory`: memory after the last one.
+    - `converged`: true for steps whose solver has converged; always true for filters.
     """
 
     estimates: Estimate
     innovations: Innovation
     memory: Any
+    converged: Bool[Array, "*batch"]
 
     @property
     def log_likelihood(self) -> Float[Array, "*batch"]:
@@ -191,7 +202,8 @@ class Track(NamedTuple):
 
 
 def check_rows(sys: System, ctrl: Any, measured: Any, valid: Any) -> int:
-    """Return the number of rows of a recording; raise `ValueError` if they differ."""
+    """Return the number of rows of a recording; raise `ValueError` if they differ, or if a
+    valid value is not finite."""
     check_mapping(measured)
     T = jnp.shape(ctrl)[0] if jnp.ndim(ctrl) else 0
     check_shape("ctrl", ctrl, {"T": T, "nu": sys.nu})
@@ -205,7 +217,28 @@ def check_rows(sys: System, ctrl: Any, measured: Any, valid: Any) -> int:
             f"`ctrl`, `measured` and `valid` must have the same number of rows, at least one; "
             f"`ctrl` has {T}, and leading axes of others are {wrong}."
         )
+    for name, value in measured.items():
+        flags = valid.get(name) if isinstance(valid, Mapping) else valid
+        _check_known(name, value, True if flags is None else flags)
     return T
+
+
+def _check_known(name: str, value: Any, valid: Any) -> None:
+    """Raise `ValueError` if a valid value is not finite. Skipped for traced values."""
+    if isinstance(value, Tracer) or isinstance(valid, Tracer):
+        return
+    finite = np.isfinite(np.asarray(value)).reshape(len(value), -1)
+    known = np.asarray(valid, bool)
+    known = known.reshape(len(known), -1) if known.ndim else known[None, None]
+    if known.shape[1] != finite.shape[1]:
+        # Tangent coordinates of orientations, or one flag for all.
+        known = np.all(known, 1, keepdims=True)
+    wrong = np.any(~finite & known, 1)
+    if np.any(wrong):
+        raise ValueError(
+            f"`measured[{name!r}]` is not finite in {np.sum(wrong)} of {len(wrong)} rows, "
+            f"first in row {np.argmax(wrong)}. Pass `valid=` that is false there."
+        )
 
 
 @eqx.filter_jit
@@ -214,10 +247,12 @@ def _track(
 ) -> Track:
     def advance(memory, now):
         memory, innovation = estimator.step(sys, memory, *now)
-        return memory, (estimator.estimate(memory), innovation)
+        done = estimator.converged(memory)
+        return memory, (estimator.estimate(memory), innovation, done)
 
-    memory, (estimates, innovations) = scan(advance, memory, (ctrl, measured, valid), T)
-    return Track(estimates, innovations, memory)
+    memory, found = scan(advance, memory, (ctrl, measured, valid), T)
+    estimates, innovations, done = found
+    return Track(estimates, innovations, memory, done)
 
 
 def first_estimate(sys: System, state: State, sd: Any) -> Estimate:
@@ -226,7 +261,7 @@ def first_estimate(sys: System, state: State, sd: Any) -> Estimate:
     for name in ("q", "qd", "act"):
         check_finite(f"state.{name}", vars(state)[name])
     sd = as_array(sd)
-    check_numbers("sd", sd, lambda x: x >= 0, "not negative")
+    check_numbers("sd", sd, lambda x: x >= 0, "at least 0")
     nx = 2 * sys.nv + sys.na
     return Estimate(state, jnp.diag(extended("sd", sd, nx, state.q.dtype)))
 
@@ -275,6 +310,9 @@ class AbstractFilter(AbstractEstimator):
     def estimate(self, memory: Estimate) -> Estimate:
         return memory
 
+    def converged(self, memory: Estimate) -> Bool[Array, "*batch"]:
+        return jnp.ones(memory.state.q.shape[:-1], bool)
+
     def predict(
         self, sys: System, estimate: Estimate, ctrl: Float[Array, " nu"]
     ) -> Estimate:
@@ -296,8 +334,7 @@ class AbstractFilter(AbstractEstimator):
         """
         channels = channels_of(self.model, sys)
         seen = lambda state: self.model.predict(sys, state, ctrl)
-        space = Space(channels.difference, channels.integrate)
-        moments = self.transform(sys, estimate, seen, space)
+        moments = self.transform(sys, estimate, seen, channels.space)
         mask = channels.mask(valid)
         error = channels.error(moments.value, measured, mask)
         spread = jnp.where(mask[:, None], moments.spread, 0.0)
@@ -334,11 +371,16 @@ class AbstractFilter(AbstractEstimator):
         Rauch, Tung and Striebel.
 
         With $G$ the regression of a state on the next one, filtered states are corrected
-        backward in time, $x \oplus G (x^s_+ \ominus x^-_+)$.
+        backward in time, $x \oplus G (x^s_+ \ominus x^-_+)$. Combinations of coordinates that
+        are known exactly are not corrected. The covariance of $x^s_+$, in tangent coordinates
+        of $x^s_+$, is used in those of $x^-_+$: exact for vector spaces, and of first order in
+        the correction on manifolds.
 
-        **Arguments:** as for `track`; `estimate` is that before the first step.
+        **Arguments:** as for `track`; `estimate` is that before the first step, from `init`.
 
         **Returns:** `T + 1` estimates.
+
+        **Raises:** as `track`.
 
         ??? cite "Reference"
             Särkkä, Svensson, *Bayesian Filtering and Smoothing*, 2023, chapter 13.
@@ -380,12 +422,14 @@ def _smoothed(filter: AbstractFilter, sys, estimate, ctrl, measured, valid) -> E
 
     def backward(later, now):
         old, ahead, spread, source, noise = now
-        root = triangular(jnp.concatenate([spread, noise], 1))
-        # Coordinates without any uncertainty are not corrected.
-        root += jnp.diag(
-            jnp.where(jnp.diagonal(root) == 0, 1.0, 0.0).astype(root.dtype)
-        )
-        both = solve(root, dot(spread, source.T), lower=True)
+        # The covariance ahead may be singular: coordinates that follow from others have the
+        # same correction without a gain of their own.
+        ahead_factor = jnp.concatenate([spread, noise], 1)
+        own = independent_rows(ahead_factor)
+        keep = lambda A: jnp.where(own[:, None], A, 0.0)
+        root = triangular(keep(ahead_factor))
+        root = jnp.where(jnp.diag(~own), 1.0, root)
+        both = solve(root, dot(keep(spread), source.T), lower=True)
         gain = solve(root, both, lower=True, trans=1).T
         step = dot(gain, state_difference(sys, ahead, later.state))
         parts = [source - dot(gain, spread), dot(gain, noise), dot(gain, later.factor)]
@@ -441,9 +485,10 @@ class UnscentedKalmanFilter(AbstractFilter):
     **Arguments:**
 
     - `model`: motion and measurements with their noise.
-    - `alpha`, `beta`, `kappa`: scale of the states, weight of the mean, and scale of the
-        smallest problem. The weight of the mean in covariances must not be negative, because a
-        covariance with a negative weight can be indefinite; this excludes `alpha=1e-3`.
+    - `alpha`: spread of the states. `beta`: weight of the mean in covariances, see above.
+    - `kappa`: secondary spread, $\gamma = \alpha \sqrt{n + \kappa}$. The weight of the mean in
+        covariances must be at least 0, because a covariance with a negative weight can be
+        indefinite; this excludes `alpha=1e-3`.
     - `iterations`: steps to a mean on a manifold; vector spaces need one.
 
     ??? cite "References"
@@ -474,7 +519,7 @@ class UnscentedKalmanFilter(AbstractFilter):
         values = jax.vmap(fn)(states)
         mean = jax.tree.map(lambda x: x[0], values)
         along = jnp.asarray(weights, S.dtype)
-        for _ in range(1 if sys.nq == sys.nv else self.iterations):
+        for _ in range(1 if space.linear else self.iterations):
             mean = space.integrate(mean, dot(along, _away(space, mean, values)))
         root = jnp.asarray(np.sqrt([center, *weights[1:]]), S.dtype)[:, None]
         spread = root * _away(space, mean, values)
@@ -499,7 +544,7 @@ class UnscentedKalmanFilter(AbstractFilter):
             raise ValueError(
                 f"`UnscentedKalmanFilter` with alpha={self.alpha}, beta={self.beta} and "
                 f"kappa={self.kappa} gives the mean of {size} tangent coordinates the weight "
-                f"{center:.3g} in covariances, which must not be negative. Use alpha=1 with "
+                f"{center:.3g} in covariances, which must be at least 0. Use alpha=1 with "
                 "beta and kappa of at least 0."
             )
         return np.array([first, *[0.5 / square] * (2 * size)]), center, square**0.5

@@ -35,7 +35,6 @@ from .stochastic_model import (
     correct,
     dot,
     push_forward,
-    Space,
     state_space,
     StochasticModel,
 )
@@ -71,7 +70,7 @@ class MAP(NamedTuple):
     - `states`: `T + 1` states.
     - `noise`: standardized deviations, `(T + 1, nx)`: that of the first state from the given
         estimate, and the process noise of each step.
-    - `value`: half the sum of their squares and of those of standardized innovations.
+    - `value`: half the sum of their squares and of those of standardized measurement residuals.
     - `result`: result code of the solver.
     """
 
@@ -96,6 +95,8 @@ class MovingHorizon(AbstractEstimator):
     function theorem. The first state that leaves the window becomes the arrival cost by an
     extended Kalman filter. The covariance of the latest state is that of a filter that is
     linearized along the solution. For linear models the estimates are those of a Kalman filter.
+    Limits of states or noise, and other constraints, are not supported. Steps whose solver has
+    not converged are those where `Track.converged` is false.
 
     **Arguments:**
 
@@ -134,6 +135,9 @@ class MovingHorizon(AbstractEstimator):
 
     def estimate(self, memory: HorizonMemory) -> Estimate:
         return memory.latest
+
+    def converged(self, memory: HorizonMemory) -> Bool[Array, "*batch"]:
+        return memory.converged
 
     def step(
         self,
@@ -184,7 +188,7 @@ class MovingHorizon(AbstractEstimator):
     def solve(
         self,
         sys: System,
-        estimate: Estimate,
+        estimate: Estimate | HorizonMemory,
         ctrl: Float[Array, "T nu"],
         measured: Mapping[str, Array],
         valid: Any = None,
@@ -193,8 +197,13 @@ class MovingHorizon(AbstractEstimator):
 
         The smoother of an extended Kalman filter is the first guess.
 
-        **Arguments:** as for `track`; `estimate` is that before the first step.
+        **Arguments:** as for `track`; `estimate` is that before the first step: an `Estimate`,
+        or the memory that `init` returns.
+
+        **Raises:** as `track`.
         """
+        if isinstance(estimate, HorizonMemory):
+            estimate = self.estimate(estimate)
         T = check_rows(sys, ctrl, measured, valid)
         channels = channels_of(self.model, sys)
         filter = ExtendedKalmanFilter(self.model)
@@ -277,7 +286,7 @@ class WindowDynamics(AbstractDynamics):
 
 
 class WindowCost(AbstractTrajectoryCost):
-    """Standardized deviations and innovations of a window.
+    """Standardized deviations and measurement residuals of a window.
 
     **Arguments:**
 
@@ -312,16 +321,19 @@ def _most_probable(estimator: MovingHorizon, window: Window, states, noise) -> M
 
 
 def _end_factor(model: StochasticModel, window: Window, states: State) -> Array:
-    """Compute the factor of the last state, by a filter along given states."""
+    """Compute the factor of the last state, by a filter along given states. Each factor is
+    used in tangent coordinates of the given state: exact for vector spaces, and of first order
+    in the distance from the filter's own mean on manifolds."""
     sys, filter = window.sys, ExtendedKalmanFilter(model)
     channels = channels_of(model, sys)
-    space = Space(channels.difference, channels.integrate)
 
     def advance(factor, now):
         start, end, ctrl, valid, active = now
         ahead = advanced(filter, sys, Estimate(start, factor), ctrl)[0]
         seen = lambda state: model.predict(sys, state, ctrl)
-        moments = filter.transform(sys, Estimate(end, ahead.factor), seen, space)
+        moments = filter.transform(
+            sys, Estimate(end, ahead.factor), seen, channels.space
+        )
         spread = jnp.where(valid[:, None], moments.spread, 0.0)
         noise = jnp.where(valid, channels.noise, 1.0)
         new = correct(moments.source, spread, noise).factor

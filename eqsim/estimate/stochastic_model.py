@@ -214,7 +214,14 @@ class FunctionMeasurement(AbstractMeasurement):
     def predict(
         self, sys: System, state: State, ctrl: Float[Array, " nu"]
     ) -> dict[str, Array]:
-        return {k: jnp.atleast_1d(v) for k, v in self.fn(sys, state).items()}
+        found = {k: jnp.atleast_1d(v) for k, v in self.fn(sys, state).items()}
+        missing = [name for name in self.orientations if name not in found]
+        if missing:
+            raise ValueError(
+                f"`FunctionMeasurement.orientations` names {missing}, but `fn` returns the "
+                f"channels {sorted(found)}. Name channels that `fn` returns."
+            )
+        return found
 
     def spaces(self, sys: System) -> dict[str, AbstractSpace]:
         return {name: Orientation() for name in self.orientations}
@@ -235,7 +242,14 @@ class Joined(AbstractMeasurement):
     ) -> dict[str, Array]:
         out: dict[str, Array] = {}
         for part in self.parts:
-            out |= part.predict(sys, state, ctrl)
+            found = part.predict(sys, state, ctrl)
+            twice = sorted(out.keys() & found.keys())
+            if twice:
+                raise ValueError(
+                    f"`measure` has the channels {twice} more than once. Give the channels of "
+                    "joined measurements different names."
+                )
+            out |= found
         return out
 
     def spaces(self, sys: System) -> dict[str, AbstractSpace]:
@@ -304,9 +318,12 @@ def _decompose(A: Array) -> tuple[Array, Array]:
 
 
 def _solve_lower(S: Array, b: Array) -> Array:
-    """Solve `S x = b`, with ones in place of zeros on the diagonal."""
-    ones = jnp.diag(jnp.where(jnp.diagonal(S) == 0, 1.0, 0.0).astype(S.dtype))
-    return jax.scipy.linalg.solve_triangular(S + ones, b, lower=True)
+    """Solve `S x = b`, with ones in place of numbers on the diagonal that are zero apart from
+    rounding errors."""
+    diagonal, size = jnp.diagonal(S), jnp.sqrt(jnp.sum(S**2, 1))
+    zero = diagonal <= 8 * jnp.finfo(S.dtype).eps * size
+    S = S + jnp.diag(jnp.where(zero, 1 - diagonal, 0.0))
+    return jax.scipy.linalg.solve_triangular(S, b, lower=True)
 
 
 @jax.custom_jvp
@@ -341,8 +358,9 @@ def _triangular_jvp(primals, tangents):
 def compress(A: Float[Array, "n m"]) -> Float[Array, "n n"]:
     r"""Compute a square factor $S$ with $S S^\top = A A^\top$, by a QR decomposition.
 
-    Derivatives of every function of $S S^\top$ are exact, also where it is singular or zero;
-    those of $S$ itself are defined up to a rotation. `m` is at least `n`.
+    First derivatives of every function of $S S^\top$ are exact, also where it is singular or
+    zero; second derivatives need full rank. Those of $S$ itself are defined up to a rotation.
+    `m` is at least `n`.
     """
     return _compressed(A)[0]
 
@@ -353,6 +371,25 @@ def triangular(A: Float[Array, "n m"]) -> Float[Array, "n n"]:
     # In a column of its own, such a row does not mix with others.
     zero = jnp.diag(jnp.all(A == 0, 1).astype(A.dtype))
     return _triangular(jnp.concatenate([A, zero], 1))[0] - zero
+
+
+def independent_rows(A: Float[Array, "n m"]) -> Bool[Array, " n"]:
+    """Return false for rows that are zero or linear combinations of the rows above them,
+    apart from rounding errors (Gram-Schmidt, each row twice)."""
+    A = jax.lax.stop_gradient(A)
+    least = jnp.finfo(A.dtype).eps ** 0.75
+
+    def add(basis, now):
+        k, row = now
+        rest = row
+        for _ in range(2):
+            rest = rest - dot(dot(basis, rest), basis)
+        size = jnp.linalg.norm(rest)
+        new = size > least * jnp.linalg.norm(row)
+        unit = jnp.where(new, rest / jnp.where(new, size, 1.0), 0.0)
+        return basis.at[k].set(unit), new
+
+    return scan(add, jnp.zeros_like(A), (jnp.arange(A.shape[0]), A))[1]
 
 
 def acceleration_factor(
@@ -424,15 +461,22 @@ def correct(
 
 
 class Space(NamedTuple):
-    """Differences and steps of values on a manifold."""
+    r"""Differences and steps of values on a manifold.
+
+    - `difference`: $(a, b) \mapsto b \ominus a$. `integrate`: $(a, s) \mapsto a \oplus s$.
+    - `linear`: true for a vector space, where the step to a mean of differences is exact.
+    """
 
     difference: Callable[[Any, Any], Array]
     integrate: Callable[[Any, Array], Any]
+    linear: bool = False
 
 
 def state_space(sys: System) -> Space:
     """Return the space of states, in tangent coordinates."""
-    return Space(ft.partial(state_difference, sys), ft.partial(retract, sys))
+    return Space(
+        ft.partial(state_difference, sys), ft.partial(retract, sys), sys.nq == sys.nv
+    )
 
 
 def choose(keep: Any, one: Any, two: Any) -> Any:
@@ -485,7 +529,7 @@ class StochasticModel(eqx.Module):
         accelerometers, are given that of the step before.
     - `noise`: standard deviation of each channel, positive, in its units: one number, or one
         per column (three for an orientation, rad).
-    - `disturbance`: unmodelled accelerations, rad/s$^2$ or m/s$^2$ per $\sqrt{\text{Hz}}$; one
+    - `disturbance`: unmodeled accelerations, rad/s$^2$ or m/s$^2$ per $\sqrt{\text{Hz}}$; one
         number, or one per degree of freedom.
     - `walk`: additional noise of tangent coordinates `(2 nv + na,)`, in their units per
         $\sqrt{\text{s}}$; one number, or one for each. None by default: activations have none.
@@ -503,7 +547,7 @@ class StochasticModel(eqx.Module):
         at_least_zero = lambda x: x >= 0
         for name in ("disturbance", "walk"):
             place = f"StochasticModel.{name}"
-            check_numbers(place, vars(self)[name], at_least_zero, "not negative")
+            check_numbers(place, vars(self)[name], at_least_zero, "at least 0")
         for name, sd in self.noise.items():
             place = f"StochasticModel.noise[{name!r}]"
             check_numbers(place, sd, lambda x: x > 0, "positive")
@@ -545,6 +589,12 @@ class Channels(NamedTuple):
     shapes: dict[str, tuple[int, ...]]
     widths: dict[str, int]
     noise: Float[Array, " m"]
+
+    @property
+    def space(self) -> Space:
+        """The space of all channels together."""
+        linear = all(isinstance(space, Euclidean) for space in self.spaces.values())
+        return Space(self.difference, self.integrate, linear)
 
     def difference(self, one: Mapping[str, Array], two: Mapping[str, Array]) -> Array:
         """Compute the step from one measurement to another."""

@@ -7,6 +7,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from helpers import check_gradients, tree_allclose
+from scipy.spatial.transform import Rotation
 
 import eqsim
 from eqsim import estimate
@@ -24,6 +25,7 @@ from eqsim.estimate.stochastic_model import (
     acceleration_factor,
     compress,
     correct,
+    independent_rows,
     triangular,
 )
 
@@ -74,7 +76,8 @@ def matrices(sys, start, substeps=1):
 
 
 def kalman(A, B, Q, x, P, ctrl, y, valid):
-    """The textbook's recursion: means, covariances and logarithms of densities."""
+    """The textbook's recursion: means, covariances, logarithms of densities, and normalized
+    squares of innovations."""
     out = []
     for u, value, known in zip(ctrl, y, valid, strict=True):
         x, P = A @ x + B @ u, A @ P @ A.T + Q
@@ -83,7 +86,8 @@ def kalman(A, B, Q, x, P, ctrl, y, valid):
         K = P @ H.T @ np.linalg.inv(S)
         x, P = x + K @ e, P - K @ S @ K.T
         log_det = np.linalg.slogdet(2 * np.pi * S)[1]
-        out.append((x, P, -0.5 * (e @ np.linalg.solve(S, e) + log_det)))
+        nis = e @ np.linalg.solve(S, e)
+        out.append((x, P, -0.5 * (nis + log_det), nis))
     return map(np.array, zip(*out, strict=True))
 
 
@@ -108,13 +112,14 @@ def test_linear_models(kind, substeps):
     track = estimator.track(
         sys, memory, jnp.asarray(ctrl), measured, {"q": jnp.asarray(valid)}
     )
-    mean, covariance, likelihood = expected
+    mean, covariance, likelihood, nis = expected
     close = lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-12)
     close(flat(track.estimates.state), mean)
     close(track.estimates.covariance, covariance)
     close(track.innovations.log_likelihood, likelihood)
     close(track.estimates.sd, np.sqrt(np.diagonal(covariance, axis1=1, axis2=2)))
-    close(track.innovations.nis, np.sum(track.innovations.whitened**2, 1))
+    close(track.innovations.nis, nis)
+    assert track.converged.shape == (12,) and np.all(track.converged)
 
 
 def batch_solution(A, B, Q, x, P, ctrl, y, valid):
@@ -154,9 +159,66 @@ def test_smoothers_are_least_squares():
         found = kind(model).smooth(sys, first, *data_)
         np.testing.assert_allclose(flat(found.state), mean, rtol=1e-9, atol=1e-10)
         np.testing.assert_allclose(found.covariance, covariance, rtol=1e-8, atol=1e-11)
-    found = MovingHorizon(model).solve(sys, first, *data_)
-    assert found.result == eqsim.RESULTS.successful
-    np.testing.assert_allclose(flat(found.states), mean, rtol=1e-9, atol=1e-10)
+    horizon = MovingHorizon(model)
+    for start in (first, horizon.init(sys, start, SD)):
+        found = horizon.solve(sys, start, *data_)
+        assert found.result == eqsim.RESULTS.successful
+        np.testing.assert_allclose(flat(found.states), mean, rtol=1e-9, atol=1e-10)
+
+
+CHAIN = SPRINGS.replace('<geom mass="1"/></body>', '<geom mass="1"/>', 1).replace(
+    '<geom mass="2"/></body>', '<geom mass="2"/></body></body>'
+)
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.quick_cases("ExtendedKalmanFilter")
+def test_smoothers_of_singular_covariances(kind):
+    """From a known state, with noise on one of two coupled masses: covariances are singular
+    without rows of zeros. Smoothed states are those of the joint Gaussian of all states."""
+    sys, T = eqsim.load_mjcf(CHAIN), 6
+    start = PIPELINE.init(sys, jnp.asarray([0.1, -0.2]), jnp.asarray([0.3, 0.1]))
+    model = StochasticModel(
+        PIPELINE, JointPositions(), {"q": NOISE}, np.array([1.0, 0.0])
+    )
+    ctrl, y, _ = data(T)
+    A, B = eqsim.control.linearize_step(PIPELINE, sys, start, jnp.zeros(2))
+    A, B, G = np.asarray(A), np.asarray(B), np.asarray(model.process_factor(sys))
+    assert min(A[3, 0], A[2, 1]) > 0.1
+    # States are `mean + root @ w` with independent `w`.
+    mean, root = [flat(start)], [np.zeros((4, 4 * T))]
+    for t in range(T):
+        mean.append(A @ mean[-1] + B @ ctrl[t])
+        row = A @ root[-1]
+        row[:, 4 * t : 4 * t + 4] += G
+        root.append(row)
+    mean, root = np.array(mean), np.array(root)
+    H = root[1:, :2].reshape(2 * T, -1)
+    S = H @ H.T + np.diag(np.tile(NOISE, T) ** 2)
+    K = (root.reshape(-1, 4 * T) @ H.T) @ np.linalg.inv(S)
+    expected = mean + (K @ np.ravel(y - mean[1:, :2])).reshape(T + 1, 4)
+    left = root.reshape(-1, 4 * T)
+    left = (left @ left.T - K @ H @ left.T).reshape(T + 1, 4, T + 1, 4)
+    covariance = np.array([left[k, :, k] for k in range(T + 1)])
+    first = kind(model).init(sys, start, 0.0)
+    found = kind(model).smooth(sys, first, jnp.asarray(ctrl), {"q": jnp.asarray(y)})
+    np.testing.assert_allclose(flat(found.state), expected, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(found.covariance, covariance, rtol=1e-7, atol=1e-10)
+
+
+def test_moving_horizons_report_failures():
+    """One iteration from a poor guess does not reach the tolerance; the filter does not
+    iterate."""
+    sys, y = pendulum(), 2.0 * jnp.cos(jnp.arange(4.0))[:, None]
+    model = StochasticModel(PIPELINE, JointPositions(), {"q": 0.05}, 3.0)
+    start, done = PIPELINE.init(sys), {}
+    for steps in (1, 30):
+        solver = eqsim.control.ILQR(max_steps=steps)
+        horizon = MovingHorizon(model, 3, solver)
+        memory = horizon.init(sys, start, 1.0)
+        track = horizon.track(sys, memory, jnp.zeros((4, 1)), {"q": y})
+        done[steps] = np.asarray(track.converged)
+    assert not np.any(done[1]) and np.all(done[30])
 
 
 # Factors of covariances.
@@ -205,6 +267,24 @@ def test_corrections(getkey):
     np.testing.assert_allclose(found.gain, K, rtol=1e-9, atol=1e-12)
     expected = E @ E.T - K @ S @ K.T
     np.testing.assert_allclose(found.factor @ found.factor.T, expected, atol=1e-12)
+
+
+def test_rows_that_follow_from_others():
+    """Rank is found in order, for rows of any size."""
+    e = np.eye(4)
+    rows = [
+        1e-9 * e[0],
+        0 * e[0],
+        3 * e[0],
+        e[2] + e[0],
+        1e6 * e[2] - 1e-3 * e[0],
+        e[1],
+    ]
+    for dtype in (np.float32, np.float64):
+        turn = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0]
+        for A in (np.array(rows), np.array(rows) @ turn):
+            found = independent_rows(jnp.asarray(A, dtype))
+            assert found.tolist() == [True, False, False, True, False, True]
 
 
 # Derivatives.
@@ -384,6 +464,36 @@ def test_poses_of_links_are_coordinates(kind):
     np.testing.assert_allclose(one.log_likelihood, two.log_likelihood, rtol=1e-9)
 
 
+ARM = """
+<mujoco><worldbody><body><joint axis="0 1 0"/><geom size="0.1" mass="1"/>
+  <body name="hand"><joint axis="0 0 1"/><geom size="0.1" mass="1"/></body></body>
+  </worldbody></mujoco>"""
+
+
+def test_means_of_orientations_of_an_arm():
+    """Coordinates are a vector space, orientations are not: their mean is found by iteration."""
+    sys = eqsim.load_mjcf(ARM)
+    measure, noise = estimate.FreeBodyPose("hand"), {"pos": 0.1, "quat": 0.1}
+    model = StochasticModel(PIPELINE, measure, noise, 1.0)
+    filter = UnscentedKalmanFilter(model, iterations=30)
+    q, root = np.array([0.3, -0.5]), np.array([[0.5, 0.0], [0.4, 0.2]])
+    factor = jnp.zeros((4, 4)).at[:2, :2].set(root)
+    guess = estimate.Estimate(PIPELINE.init(sys, jnp.asarray(q)), factor)
+    points = q + 2.0 * np.concatenate([root.T, -root.T, np.zeros((4, 2))])
+    turns = Rotation.from_euler("YZ", points)
+    mean = Rotation.from_euler("YZ", q)
+    for _ in range(200):
+        mean = mean * Rotation.from_rotvec((mean.inv() * turns).as_rotvec().mean(0))
+    measured = {
+        "pos": jnp.zeros(3),
+        "quat": jnp.asarray(mean.as_quat(scalar_first=True)),
+    }
+    error = lambda filter: filter.update(sys, guess, jnp.zeros(0), measured)[1].error
+    np.testing.assert_allclose(error(filter), np.zeros(6), atol=1e-10)
+    once = UnscentedKalmanFilter(model, iterations=1)
+    assert np.abs(error(once)).max() > 1e-3
+
+
 # Robots, sensors, precision.
 
 
@@ -561,6 +671,31 @@ def _replaced(**fields):
     return call
 
 
+def _channels(measure, *names):
+    return _replaced(measure=measure, noise={name: 0.1 for name in names})
+
+
+def _missing(method):
+    """A value that is NaN in the second of three rows, and not marked."""
+
+    def call(sys, model, start):
+        y = jnp.zeros((3, 2)).at[1, 0].set(jnp.nan)
+        kind = MovingHorizon if method == "solve" else ExtendedKalmanFilter
+        estimator, valid = (
+            kind(model),
+            {"q": jnp.asarray([[True] * 2] * 2 + [[False] * 2])},
+        )
+        memory = estimator.init(sys, start, 0.1)
+        ways = {
+            "track": estimator.track,
+            "smooth": ExtendedKalmanFilter(model).smooth,
+            "solve": MovingHorizon(model).solve,
+        }
+        ways[method](sys, memory, jnp.zeros((3, 2)), {"q": y}, valid)
+
+    return call
+
+
 def _start(sd, state=None):
     return lambda sys, model, start: ExtendedKalmanFilter(model).init(
         sys, start if state is None else state, sd
@@ -577,16 +712,27 @@ REFUSED = {
     r"`valid\['q'\]` must be a boolean": _track(valid={"q": jnp.zeros((3, 3), bool)}),
     "got float64": _track(valid=jnp.ones(3)),
     r"`ctrl` must have shape \(T, nu\)": _track(ctrl=jnp.zeros((3, 1))),
+    r"`measure` has the channels \['q'\] more than once": _channels(
+        (JointPositions(), JointVelocities("q")), "q"
+    ),
+    r"orientations` names \['quat'\], but `fn` returns the channels \['q'\]": _channels(
+        estimate.FunctionMeasurement(lambda sys, state: {"q": state.q}, ("quat",)), "q"
+    ),
+    r"`measured\['q'\]` is not finite in 1 of 3 rows, first in row 1": _missing(
+        "track"
+    ),
+    r"not finite in 1 of 3 rows, first in row 1. Pass `valid=`": _missing("smooth"),
+    "is not finite in 1 of 3 rows": _missing("solve"),
     r"`noise` must have the channels \['q'\]": _replaced(noise={"angle": 0.1}),
     r"`noise\['q'\]` must be one number": _replaced(noise={"q": jnp.ones(3)}),
     r"noise\['q'\]` must be positive": _replaced(noise={"q": 0.0}),
-    "disturbance` must be not negative": _replaced(disturbance=-1.0),
+    "disturbance` must be at least 0": _replaced(disturbance=-1.0),
     "`StochasticModel.substeps` must be an integer": _replaced(substeps=0),
-    "`sd` must be not negative": _start(-0.1),
+    "`sd` must be at least 0": _start(-0.1),
     r"`sd` must be one number, or have shape \(4,\)": _start(np.ones(2)),
-    "must not be negative. Use alpha=1": lambda sys, model, start: (
-        UnscentedKalmanFilter(model, alpha=1e-3, beta=2.0).weights(4)
-    ),
+    "must be at least 0. Use alpha=1": lambda sys, model, start: UnscentedKalmanFilter(
+        model, alpha=1e-3, beta=2.0
+    ).weights(4),
     "`MovingHorizon.horizon` must be an integer": lambda sys, model, start: (
         MovingHorizon(model, 0)
     ),
