@@ -178,7 +178,7 @@ def compare_motors(sys: System, motors: Motors, seeds: int = 3) -> dict[str, Any
         windows=motors.windows,
         horizon=2.0,
         objective=TORQUES,
-        told=lambda score: say(json.dumps(_row(score))),
+        progress=lambda score: say(json.dumps(_row(score))),
     )
     say(found)
     return {

@@ -268,7 +268,7 @@ def compare_actuators(folder: pathlib.Path) -> list[dict]:
         runs,
         windows=Windows(1.0),
         adjust=zeroed,
-        told=lambda score: say(_windows_row(score)),
+        progress=lambda score: say(_windows_row(score)),
         loss=identify.CauchyLoss(1.0, per_window=True),
     )
     say(found)

@@ -95,40 +95,65 @@ def run_identify(request: Request) -> None:
         # At the start of a window their memory is zero.
         windows = windows._replace(settle=min(0.05, 0.2 * request.window))
     try:
-        chosen = found[0]
+        chosen, fitted, held = found[0], runs, []
+        if request.hold_out > 0 and _count_runs(runs) > 1:
+            fitted, held = identify.split(runs, request.hold_out, request.seed)
         if len(found) > 1:
+            compared_runs = fitted
+            if held and _count_runs(fitted) < 2:
+                compared_runs = runs
+                console.print(
+                    "note: the held-out run also took part in the comparison of models, "
+                    "because one fitted run is too few for it. Its errors are too small.",
+                    markup=False,
+                    soft_wrap=True,
+                )
             with console.status("comparing"):
                 compared = identify.compare(
                     {name: one.candidate for name, one in zip(names, found)},
-                    runs,
-                    folds=min(4, len({run.run for run in runs})),
+                    compared_runs,
+                    folds=min(4, _count_runs(compared_runs)),
                     windows=windows,
                     objective=objective,
                     seed=request.seed,
                 )
             console.print(str(compared), markup=False, soft_wrap=True)
             chosen = found[names.index(compared.chosen)]
-        _fit_candidate(request, console, chosen, runs, windows, objective)
+        _fit_candidate(request, console, chosen, (fitted, held), windows, objective)
     except (ValueError, FloatingPointError) as error:
         raise CommandError(str(error)) from error
+
+
+def _count_runs(recordings: list[identify.Recording]) -> int:
+    return len({recording.run for recording in recordings})
 
 
 def _fit_candidate(
     request: Request,
     console: Console,
     chosen: _Class,
-    runs: list[identify.Recording],
+    runs: tuple[list[identify.Recording], list[identify.Recording]],
     windows: identify.Windows,
     objective: identify.AbstractObjective,
 ) -> None:
-    """Fit one candidate, and write it."""
+    """Fit one candidate, and write it.
+
+    **Arguments:**
+
+    - `runs`: recordings to fit, and those to validate.
+    """
     folder, sys, candidate = pathlib.Path(request.out), chosen.sys, chosen.candidate
-    fitted, held, stop = runs, [], None
-    if request.hold_out > 0 and len({run.run for run in runs}) > 1:
-        fitted, held = identify.split(runs, request.hold_out, request.seed)
-    if candidate.patience is not None and len({run.run for run in fitted}) > 1:
+    (fitted, held), stop = runs, None
+    if candidate.patience is not None and _count_runs(fitted) > 1:
         fitted, watched = identify.split(fitted, seed=request.seed)
         stop = identify.EarlyStop(watched, candidate.patience)
+    elif candidate.patience is not None:
+        console.print(
+            "note: networks are fitted without an early stop, which requires at least two "
+            "fitted runs. They may fit noise: record more runs.",
+            markup=False,
+            soft_wrap=True,
+        )
     best = _Best(_labels(sys, candidate.unknowns), folder)
     try:
         with console.status("compiling") as status:

@@ -294,7 +294,9 @@ class OutputTorque(AbstractForceModel):
 
     The state is $z = y + J v/\tau$, so that no acceleration is needed:
     $\dot z = (f - y)/\tau$, exact for a force and velocity that are constant over a time
-    step. Drives that report torques at the output follow this law. $J$ is the inertia that
+    step. It is zero at the start of an episode: with a velocity $v_0$ the torque begins with an
+    error of $-J v_0/\tau$, which decays with $\tau$ (`identify.Windows.settle` leaves it out of
+    fits). Drives that report torques at the output follow this law. $J$ is the inertia that
     `Joints.armature` describes otherwise: with both, it counts twice.
 
     **Arguments:**
@@ -314,10 +316,10 @@ class OutputTorque(AbstractForceModel):
     def __call__(
         self, state: Float[Array, " 1"], inputs: ActuatorInputs
     ) -> tuple[Float[Array, " 1"], Float[Array, ""]]:
-        momentum = self.inertia / self.time_constant * inputs.velocity
+        inertial = self.inertia / self.time_constant * inputs.velocity
         time = inputs.dt / self.time_constant
-        new, output = _lagged(state, inputs.force + momentum, time)
-        return new, output - momentum
+        new, output = _lagged(state, inputs.force + inertial, time)
+        return new, output - inertial
 
 
 class PDServo(AbstractForceModel):

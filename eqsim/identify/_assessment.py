@@ -229,7 +229,7 @@ class Identifiability(NamedTuple):
     - `scale`: unit of each free number: standard deviation of its prior, or one (a factor
         of e for positive parameters), or its value.
     - `singular_values`: singular values of the reduced Jacobian in these units, largest
-        first.
+        first; empty if they were not assessed.
     - `unknown`: combinations that the data cannot tell: their standard deviation exceeds
         one unit of scale, or their information is rounding error.
     - `condition`: ratio of the largest and smallest singular value.
@@ -241,7 +241,14 @@ class Identifiability(NamedTuple):
     unknown: tuple[Combination, ...]
     condition: float
 
+    @property
+    def assessed(self) -> bool:
+        """False after `Adam`, which has no Gauss-Newton matrix."""
+        return len(self.singular_values) > 0
+
     def __str__(self) -> str:
+        if not self.assessed:
+            return "identifiability not assessed"
         lines = [f"condition number {self.condition:.3g}"]
         for item in self.unknown:
             lines.append(f"cannot be told ({item.singular_value:.2g}): {item.text}")
@@ -322,6 +329,9 @@ def prediction(
 class EarlyStop(NamedTuple):
     """Stop a fit where the error on held-out recordings is least, and return this iterate.
 
+    The noise is estimated at this iterate. Unless it is also where the solver converged, the
+    cost is not at its minimum there, and covariances and intervals are NaN.
+
     **Arguments:**
 
     - `recordings`: held-out recordings, of other runs than those that are fitted, and than
@@ -330,14 +340,21 @@ class EarlyStop(NamedTuple):
         after which the fit stops.
     """
 
-    recordings: Sequence[Recording]
+    recordings: Recording | Sequence[Recording]
     patience: int = 5
+
+    @property
+    def runs(self) -> list[Recording]:
+        """The recordings as a list."""
+        given = self.recordings
+        return [given] if isinstance(given, Recording) else [*given]
 
 
 class HeldOut:
     """Held-out errors of the iterates of a fit, and the best of them.
 
-    - `errors`: mean square errors over all columns, relative to those of the start.
+    - `errors`: mean square errors over all columns, relative to those of the first iterate with
+        finite errors; infinite if a simulation fails.
     - `best`: `theta` and `starts` with the least error.
     """
 
@@ -348,10 +365,11 @@ class HeldOut:
         self, problem: FitProblem, stop: EarlyStop, windows: Windows, before: float
     ):
         windows = windows._replace(continuity=None)
-        self._problem, found = prediction(problem, stop.recordings, windows, before)
+        self._problem, found = prediction(problem, stop.runs, windows, before)
         self._zero = jnp.zeros_like(found.batch.sd)
         self._known = np.asarray(found.batch.mask)
-        self._patience, self._scale = stop.patience, np.ones(())
+        self._patience = stop.patience
+        self._scale: np.ndarray | None = None
         self.errors, self.best = [], None
 
     def take(self, theta: np.ndarray, starts: np.ndarray) -> bool:
@@ -359,10 +377,11 @@ class HeldOut:
         found = residuals(self._problem, jnp.asarray(theta), self._zero)
         rms = [window_errors(np.asarray(x), self._known)[0] for x in found.values()]
         square = np.concatenate(rms) ** 2
-        if not self.errors:
-            self._scale = np.maximum(square, 1e-300)
-        error = float(np.mean(square / self._scale))
-        error = error if np.isfinite(error) else np.inf
+        error = np.inf
+        if np.isfinite(square).all():
+            if self._scale is None:
+                self._scale = np.maximum(square, 1e-300)
+            error = float(np.mean(square / self._scale))
         if not self.errors or error < min(self.errors):
             self.best = theta, starts
         self.errors.append(error)

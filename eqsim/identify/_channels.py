@@ -64,7 +64,7 @@ class LinearInterpolation(AbstractInterpolation):
 
 
 class CubicInterpolation(AbstractInterpolation):
-    """A cubic Hermite spline with slopes of neighbours: continuously differentiable, so
+    """A cubic Hermite spline with slopes of neighbors: continuously differentiable, so
     that derivatives by a delay are continuous."""
 
     def __call__(

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optimistix as optx
 
-from .._errors import check_count, check_numbers
+from .._errors import check_count, check_numbers, listed
 from .._loops import scan
 from ..estimate import AbstractMeasurement, JointPositions
 from ..estimate.stochastic_model import measurement, predicted_channels, tangent_widths
@@ -43,6 +43,7 @@ from ._solver import (
     descend,
     eliminate,
     estimated,
+    finite_noise,
     floors,
     Iterate,
     iterate_at,
@@ -110,7 +111,7 @@ def fit(
     - `loss`: robust loss of the residuals.
     - `noise`: standard deviations by channel. By default they are estimated.
     - `pipeline`: the physics. `solver`: settings of Levenberg-Marquardt, or of `Adam`.
-    - `stop`: held-out recordings that end the fit.
+    - `stop`: held-out recordings that end the fit, see `EarlyStop`.
     - `smoothing`: widths of the onset of contacts, m, one after the other:
         `(2e-3, 5e-4, 0.0)`. Each fit starts from the last one.
     - `validate`: held-out recordings, of other runs. `horizons`: s, at which their errors
@@ -122,7 +123,7 @@ def fit(
     `FloatingPointError` if the simulation is not finite at the start.
     """
     runs = [recordings] if isinstance(recordings, Recording) else list(recordings)
-    watched = [] if stop is None else list(stop.recordings)
+    watched = [] if stop is None else stop.runs
     check_split(runs, validate)
     check_split([*runs, *validate], watched)
     _check_solver(solver)
@@ -201,11 +202,11 @@ def _watch(
     if stop is None:
         return None
     check_count("EarlyStop.patience", stop.patience)
-    if not stop.recordings:
+    if not stop.runs:
         raise ValueError(
             "`EarlyStop.recordings` is empty: at least one held-out recording is required."
         )
-    check_channels(stop.recordings, predicted_channels(problem.sys, problem.measure))
+    check_channels(stop.runs, predicted_channels(problem.sys, problem.measure))
     return HeldOut(problem, stop, windows, before)
 
 
@@ -232,6 +233,7 @@ def _annealed(
     """Fit with each width of the onset of contacts in turn."""
     problem, theta, bounds = setup.problem, setup.theta, setup.bounds
     starts, steps = np.zeros(problem.batch.sd.shape), 0
+    early = False
     for width in smoothing or (None,):
         if width is not None:
             problem = _smoothed(problem, float(width))
@@ -239,13 +241,29 @@ def _annealed(
         own = rounds._replace(told=_watched(rounds.told, held))
         problem, now, outcome, bounds = _reached(own, problem, theta, starts, bounds)
         theta, starts, steps = now.theta, now.starts, steps + now.steps
-        if held is not None and held.best is not None:
-            theta, starts = held.best
+        best = None if held is None else held.best
+        early = best is not None and not np.array_equal(best[0], theta)
+        if best is not None and early:
+            theta, starts = best
             now = iterate_at(problem, theta, starts, now.steps)
-    warn_without_influence(now, setup.labels)
+            problem = _with_noise(rounds, problem, now)
+            now = iterate_at(problem, theta, starts, now.steps)
+    hessian = np.asarray(now.blocks.hessian)
+    index = np.arange(len(theta))
+    warn_without_influence(hessian[:, index, index].sum(axis=0), setup.labels)
     setup = setup._replace(problem=problem, bounds=bounds)
-    result = _result(setup, now._replace(steps=steps), outcome)
+    result = _result(setup, now._replace(steps=steps), outcome, early)
     return _with_errors(result, held)
+
+
+def _with_noise(rounds: _Rounds, problem: FitProblem, now: Iterate) -> FitProblem:
+    """Return the problem with the noise that is estimated at an iterate."""
+    found = estimated(now, problem.loss, rounds.floor)
+    sigma = {
+        k: problem.sigma[k] if k in rounds.fixed else jnp.asarray(v)
+        for k, v in found.items()
+    }
+    return eqx.tree_at(lambda p: p.sigma, problem, sigma)
 
 
 def _with_errors(result: Result, held: HeldOut | None) -> Result:
@@ -269,6 +287,7 @@ def _descended(
             "`Windows.continuity` needs `Solver`. Leave it out for `Adam`."
         )
     starts, steps = np.zeros(problem.batch.sd.shape), 0
+    influence = np.zeros(theta.shape, bool)
 
     def noise(found, sigma):
         new = noise_of(found, problem.loss, floor)
@@ -281,21 +300,26 @@ def _descended(
         own = _watched(told, held)
         end = descend(problem, theta, starts, setup.bounds, settings, noise, own)
         theta, starts, steps = end.theta, end.starts, steps + end.steps
+        influence |= end.influence
         if held is not None and held.best is not None:
             theta, starts = held.best
         problem = eqx.tree_at(lambda p: p.sigma, problem, end.sigma)
+        if not np.array_equal(theta, end.theta):
+            found, _ = total(problem, (jnp.asarray(theta), jnp.asarray(starts)))
+            sigma = finite_noise(found, problem.sigma, noise)
+            problem = eqx.tree_at(lambda p: p.sigma, problem, sigma)
     free = jnp.asarray(theta), jnp.asarray(starts)
     found, prior = total(problem, free)
-    size, outcome = len(theta), optx.RESULTS.successful
-    missing, each = np.full((size, size), np.nan), np.full(size, np.nan)
-    unknown = Covariance(missing, missing, missing, 0, False, each)
-    none = np.zeros(0)
+    warn_without_influence(influence, setup.labels)
+    cost = float(found.cost.sum() + prior)
+    finite, none = np.isfinite(cost), np.zeros(0)
+    outcome = optx.RESULTS.successful if finite else optx.RESULTS.nonlinear_divergence
+    unknown = _no_covariance(len(theta))
     told_by_data = Identifiability(problem.scales(free[0]), none, (), (), np.nan)
     setup = setup._replace(problem=problem)
     result = _described(
         setup, theta, starts, found.misfit, unknown, told_by_data, outcome
     )
-    cost = float(found.cost.sum() + prior)
     return _with_errors(dataclasses.replace(result, cost=cost, steps=steps), held)
 
 
@@ -424,24 +448,25 @@ def _noisy(rounds: _Rounds, problem: FitProblem, theta, starts, bounds):
     settle, steps = solver._replace(rtol=1e-2, max_steps=1), 0
     now, outcome = minimize(problem, theta, starts, bounds, settle, told)
     for _ in range(max(solver.rounds, 1)):
-        found = estimated(now, problem.loss, rounds.floor)
-        sigma = {
-            k: problem.sigma[k] if k in fixed else jnp.asarray(v)
-            for k, v in found.items()
-        }
-        change = max(
-            float(np.abs(np.log(sigma[k] / problem.sigma[k])).max()) for k in sigma
-        )
+        new, old = _with_noise(rounds, problem, now), problem.sigma
+        change = max(float(np.abs(np.log(new.sigma[k] / old[k])).max()) for k in old)
         if steps and change < 0.02:
             break
-        problem = eqx.tree_at(lambda p: p.sigma, problem, sigma)
+        problem = new
         now, outcome = minimize(problem, now.theta, now.starts, bounds, solver, told)
         steps += now.steps
     return problem, now._replace(steps=steps), outcome
 
 
-def _result(setup: Setup, now: Iterate, outcome) -> Result:
-    """Describe a minimum with its covariance."""
+def _no_covariance(size: int) -> Covariance:
+    """Return covariances of NaN, which need no memory."""
+    missing = np.broadcast_to(np.nan, (size, size))
+    return Covariance(missing, missing, missing, 0, False, np.full(size, np.nan))
+
+
+def _result(setup: Setup, now: Iterate, outcome, early: bool) -> Result:
+    """Describe a minimum with its covariance, or an iterate before the minimum (`early`),
+    which has none."""
     problem, found, labels = setup.problem, setup.found, setup.labels
     theta = jnp.asarray(now.theta)
     jacobian = np.asarray(jax.jacfwd(problem.values)(theta))
@@ -454,7 +479,9 @@ def _result(setup: Setup, now: Iterate, outcome) -> Result:
     # follows: their windows are the clusters then.
     own = problem.model(theta).signals.run_biases
     clusters = np.zeros_like(found.run) if own else found.run
-    spread = covariance(now, clusters, samples, jacobian, linked)
+    spread = _no_covariance(len(theta))
+    if not early:
+        spread = covariance(now, clusters, samples, jacobian, linked)
     told_by_data = _told_by_data(
         now, now.arrow.theta - hessian, jacobian, scale, labels
     )
@@ -782,15 +809,12 @@ def check_influence(
         )
 
 
-def warn_without_influence(now: Iterate, labels: Sequence[str]) -> None:
-    """Warn of parameters on which no residual depends."""
-    hessian = np.asarray(now.blocks.hessian)
-    size = len(now.theta)
-    information = hessian[:, np.arange(size), np.arange(size)].sum(axis=0)
+def warn_without_influence(information: np.ndarray, labels: Sequence[str]) -> None:
+    """Warn of parameters on which no residual depends: those without information."""
     unused = [label for label, x in zip(labels, information, strict=True) if x == 0.0]
     if unused:
         warnings.warn(
-            f"No measured value depends on {', '.join(unused)} in these recordings, so "
+            f"No measured value depends on {listed(unused)} in these recordings, so "
             "initial values are kept. Record motions that depend on these unknowns, or "
             "leave them out.",
             IdentificationWarning,

@@ -19,6 +19,7 @@ The spread of its members is what the recordings leave open.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -30,6 +31,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._errors import check_count
 from ..model import System
 from ._assessment import EarlyStop, prediction, window_errors
+from ._channels import ChannelBias
 from ._fit import fit, longest_delay
 from ._fit_problem import residuals
 from ._recordings import Recording, split
@@ -53,7 +55,7 @@ class Candidate(NamedTuple):
 
     sys: System | Callable[[PRNGKeyArray], System]
     unknowns: Mapping[str, AbstractUnknown]
-    options: Mapping[str, Any] = {}
+    options: Mapping[str, Any] = MappingProxyType({})
     seeds: int = 1
     patience: int | None = None
 
@@ -125,12 +127,12 @@ def compare(
     candidates: Mapping[str, Candidate],
     recordings: Sequence[Recording],
     *,
-    folds: int | Sequence[Sequence[str]] | None = None,
+    folds: int | np.integer | Sequence[Sequence[str]] | None = None,
     windows: Windows = Windows(0.5),
     horizon: float | None = None,
     adjust: Callable[[Result, list[Recording]], list[Recording]] | None = None,
     statistic: Statistic = root_mean_square,
-    told: Callable[[ModelScore], Any] | None = None,
+    progress: Callable[[ModelScore], Any] | None = None,
     seed: int = 0,
     **options: Any,
 ) -> ModelComparison:
@@ -145,17 +147,19 @@ def compare(
 
     - `candidates`: by name, the simplest first. `recordings`: of at least two runs.
     - `folds`: number of parts into which the runs are divided at random, each of which is
-        left out once; by default each run by itself. Or names of the runs of each part.
+        left out once; by default each run by itself. Or names of the runs of each part,
+        without a run in two parts.
     - `windows`: of all fits. `horizon`: length of the windows that are predicted, s; by
         default that of `windows`.
     - `adjust`: `(result, held_out) -> recordings` corrects held-out recordings for what is
         different in each run, such as the zero of an encoder.
     - `statistic`: error of a run from those of its windows.
-    - `told`: called with the score of each candidate; differences are still zero.
+    - `progress`: called with the score of each candidate; differences are still zero.
     - `seed`: of folds, keys and intervals. `options`: of all fits, see `fit`.
 
-    **Raises:** `ValueError` for unknown runs in `folds`, fewer than two runs or candidates
-    without seeds; errors of `fit`, with the name of the candidate.
+    **Raises:** `ValueError` for unknown or repeated runs in `folds`, fewer than two runs or
+    candidates without seeds; `FloatingPointError` if the held-out error of no candidate is
+    finite; errors of `fit`, with the name of the candidate.
     """
     if not candidates:
         raise ValueError("`candidates` is empty: at least one candidate is required.")
@@ -172,8 +176,8 @@ def compare(
             for held in parts
         ]
         scores.append(_score(name, found, judge))
-        if told is not None:
-            told(scores[-1])
+        if progress is not None:
+            progress(scores[-1])
     return _compared(scores, judge)
 
 
@@ -193,7 +197,9 @@ class _Predicted(NamedTuple):
 
 
 def _folds(
-    recordings: Sequence[Recording], folds: int | Sequence[Sequence[str]] | None, seed
+    recordings: Sequence[Recording],
+    folds: int | np.integer | Sequence[Sequence[str]] | None,
+    seed: int,
 ) -> list[set[str]]:
     """Return the names of the runs that each fold leaves out."""
     runs = sorted({recording.run for recording in recordings})
@@ -202,12 +208,19 @@ def _folds(
             f"All recordings belong to run {runs}: at least two runs are required to leave "
             "one out. Give independent recordings different `run`."
         )
-    if folds is None or isinstance(folds, int):
+    if folds is None or isinstance(folds, int | np.integer):
         count = len(runs) if folds is None else folds
         check_count("folds", count, 2)
         mixed = np.random.default_rng(seed).permutation(runs).tolist()
         return [set(mixed[k::count]) for k in range(min(count, len(runs)))]
+    taken: set[str] = set()
     for part in folds:
+        if twice := sorted({*part} & taken):
+            raise ValueError(
+                f"Run {twice[0]!r} is in two parts of `folds`. Leave out each run at most "
+                "once."
+            )
+        taken |= {*part}
         if unknown := sorted({*part} - {*runs}):
             raise ValueError(
                 f"`folds` names the unknown run {unknown[0]!r}. Runs: {runs}."
@@ -234,18 +247,17 @@ def _fold(
     fitted = [r for r in recordings if r.run not in held]
     others = [r for r in recordings if r.run in held]
     merged, out = {**options, **one.options}, []
-    if one.patience is not None:
-        fitted, watched = split(fitted, seed=seed)
-        merged["stop"] = EarlyStop(watched, one.patience)
-    for k in range(one.seeds):
-        sys = one.sys if isinstance(one.sys, System) else one.sys(jr.key(seed + k))
-        try:
+    try:
+        if one.patience is not None:
+            fitted, watched = split(fitted, seed=seed)
+            merged["stop"] = EarlyStop(watched, one.patience)
+        for k in range(one.seeds):
+            sys = one.sys if isinstance(one.sys, System) else one.sys(jr.key(seed + k))
             result = fit(sys, fitted, one.unknowns, windows=windows, **merged)
             out.append(_predicted(result, others, one.unknowns, judge))
-        except (ValueError, FloatingPointError) as error:
-            bad_value = isinstance(error, ValueError)
-            kind = ValueError if bad_value else FloatingPointError
-            raise kind(f"Candidate {name!r}: {error}") from error
+    except (ValueError, FloatingPointError) as error:
+        kind = ValueError if isinstance(error, ValueError) else FloatingPointError
+        raise kind(f"Candidate {name!r}: {error}") from error
     return out
 
 
@@ -291,20 +303,32 @@ def _score(name: str, folds: list[list[_Predicted]], judge: _Judge) -> ModelScor
         own = [one.squares[channel] for fold in folds for one in fold]
         rms[channel] = np.sqrt(sum(x for x, _ in own) / sum(n for _, n in own))
     count = max(one.parameters for fold in folds for one in fold)
-    sd = float(np.std(seeds, ddof=1)) if len(seeds) > 1 else 0.0
+    sd = (
+        float(np.std(seeds, ddof=1))
+        if len(seeds) > 1 and np.isfinite(seeds).all()
+        else 0.0
+    )
     error, low, high, _ = _interval([*windows.values()], None, judge)
     return ModelScore(name, count, error, low, high, 0, 0, 0, 0, sd, windows, rms)
 
 
 def _compared(scores: list[ModelScore], judge: _Judge) -> ModelComparison:
-    best = min(scores, key=lambda score: score.error)
+    # A simulation that fails has an infinite error.
+    best = min(scores, key=lambda x: x.error if np.isfinite(x.error) else np.inf)
+    if not np.isfinite(best.error):
+        bad = [run for run, x in best.windows.items() if not np.isfinite(x).all()]
+        raise FloatingPointError(
+            f"No candidate has a finite held-out error. Candidate {best.name!r} fails on "
+            f"run {(bad or [*best.windows])[0]!r}. Choose shorter windows, or reduce `sys.dt`."
+        )
     out = []
     for score in scores:
         runs = [score.windows[run] for run in best.windows]
         paired = _interval(runs, [*best.windows.values()], judge)
         names = "difference", "difference_low", "difference_high", "standard_error"
         out.append(score._replace(**dict(zip(names, paired, strict=True))))
-    enough = [x for x in out if x.difference <= x.standard_error]
+    near = lambda x: x.name == best.name or x.difference <= x.standard_error
+    enough = [x for x in out if near(x)]
     chosen = min(enough, key=lambda score: score.parameters)
     return ModelComparison(tuple(out), best.name, chosen.name)
 
@@ -320,6 +344,8 @@ def _interval(
     values = np.array([judge.statistic(x) for x in runs])
     if minus is not None:
         values = values - np.array([judge.statistic(x) for x in minus])
+    if not np.isfinite(values).all():
+        return np.inf, np.inf, np.inf, 0.0
     rng = np.random.default_rng(judge.seed)
     draws = values[rng.integers(0, len(values), (2000, len(values)))].mean(axis=1)
     low, high = np.quantile(draws, (0.025, 0.975))
@@ -350,7 +376,8 @@ class EnsemblePosterior(eqx.Module):
 class Ensemble(NamedTuple):
     """Fits of one class of models.
 
-    - `results`: one per member; they have no common runs that were held out.
+    - `results`: one per member. No run is held out from all members, so the ensemble has
+        no common validation set.
     """
 
     results: tuple[Result, ...]
@@ -385,9 +412,16 @@ def fit_ensemble(
     - `members`: number of members. `patience`: see `EarlyStop`.
     - `options`: of all fits, see `fit`.
 
-    **Raises:** `ValueError` if all recordings belong to one run.
+    **Raises:** `ValueError` if all recordings belong to one run, or for parameters per run.
     """
     check_count("members", members)
+    for name, unknown in unknowns.items():
+        if isinstance(unknown, ChannelBias) and unknown.per_run:
+            raise ValueError(
+                f"Unknown {name!r} has a bias of each run, but members are fitted to "
+                "different runs. Subtract the biases from the recordings, for instance those "
+                "of a `fit` to all runs, and leave this unknown out."
+            )
     runs = sorted({recording.run for recording in recordings})
     if len(runs) < 2:
         raise ValueError(

@@ -285,7 +285,7 @@ class ActuatorForces(AbstractObjective):
     The actuators alone, with their models, follow the recorded motion: at each step of
     `sys.dt` they read the command and the recorded coordinates and velocities, and their
     activations and the memory of models advance as in a simulation. A fitted model is part
-    of `Result.sys`, and acts in simulations at once.
+    of `Result.sys`, and so of its simulations.
 
     Coordinates and velocities are those of local cubics through the channel
     `Windows.channel`. Memory is zero at the start of a window: leave out the first samples
@@ -385,7 +385,7 @@ class Inverse(AbstractObjective):
     with bias forces $c$, forces $\tau$ of actuators and passive elements, and constraint
     forces $f$. Local cubics through the measured coordinates (`Windows.channel`,
     `Windows.half` samples on each side) give $q$, $\dot q$ and $\ddot q$; rows without all
-    neighbours are left out. Residuals do not depend on the starts of windows, so the cost has
+    neighbors are left out. Residuals do not depend on the starts of windows, so the cost has
     few local minima, far fewer than that of `Simulation`.
 
     Noise in $\ddot q$ has no effect on average, because $\ddot q$ enters linearly, unlike in
@@ -441,7 +441,7 @@ class Inverse(AbstractObjective):
 
 def _filtered(sys: System, recording: Recording, windows: Windows) -> Recording:
     """Add filtered coordinates, velocities and accelerations, and leave out rows without
-    all neighbours."""
+    all neighbors."""
     channel, half = windows.channel, windows.half
     rows = inner_rows(recording, windows.gap, half, "Windows.half")
     fit = local_fit(sys, recording, rows, channel, half, windows.gap)

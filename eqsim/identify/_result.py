@@ -37,7 +37,7 @@ class ParameterEstimate(NamedTuple):
     - `prior_sd`: standard deviation of its prior; None without one. `ratio`: `sd` over
         `prior_sd`.
     - `at_bound`: true if the solver stopped at a bound.
-    - `clear`: true if the data tell this parameter by itself.
+    - `clear`: true if the data tell this parameter by itself; None if not assessed.
     """
 
     name: str
@@ -49,7 +49,7 @@ class ParameterEstimate(NamedTuple):
     prior_sd: float | None
     ratio: float | None
     at_bound: bool
-    clear: bool
+    clear: bool | None
 
 
 class Posterior(eqx.Module):
@@ -98,9 +98,10 @@ class Result:
     - `bounds`: bounds of the free numbers. `prior_sd`: standard deviations of the priors
         of the values, infinite without one.
     - `held_out`: mean square errors of the iterates on the recordings of `EarlyStop`,
-        relative to the start.
+        relative to the first finite one.
 
-    A fit by `Adam` has no covariances: those numbers are NaN.
+    A fit by `Adam`, or one that `EarlyStop` ended before the minimum, has no covariances:
+    those numbers are NaN. `Adam` does not assess identifiability either.
     """
 
     sys: System
@@ -127,8 +128,10 @@ class Result:
     @property
     def sd(self) -> np.ndarray:
         """Standard deviations of the values, in their own units."""
-        full = self.jacobian @ self.covariance.used @ self.jacobian.T
-        return np.sqrt(np.maximum(np.diag(full), 0.0))
+        if np.isnan(self.covariance.freedom).all():
+            return np.full(len(self.values), np.nan)
+        share = self.jacobian @ self.covariance.used
+        return np.sqrt(np.maximum((share * self.jacobian).sum(axis=1), 0.0))
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Compute intervals of the values.
@@ -139,7 +142,8 @@ class Result:
         times = quantile(level, self.covariance.freedom)
         off = self.jacobian - np.diag(np.diag(self.jacobian))
         if np.abs(off).max(initial=0.0) > 0:
-            return self.values - times * self.sd, self.values + times * self.sd
+            reach = times * self.sd
+            return self.values - reach, self.values + reach
         sd = np.sqrt(np.diag(self.covariance.used))
         lower, upper = self.bounds
         # Directions without information: a factor of e^30 is as good as any.
@@ -151,7 +155,8 @@ class Result:
 
     def table(self) -> list[ParameterEstimate]:
         """List all parameters with what is known of them."""
-        start = np.asarray(self.problem.values(self.problem.origin))
+        start, sd = np.asarray(self.problem.values(self.problem.origin)), self.sd
+        assessed = self.identifiability.assessed
         low, high = self.interval()
         lower, upper = self.bounds
         bound = (self.theta <= lower) | (self.theta >= upper)
@@ -161,18 +166,18 @@ class Result:
         rows = []
         for k, name in enumerate(self.names):
             prior = self.prior_sd[k] if np.isfinite(self.prior_sd[k]) else None
-            ratio = None if prior is None else float(self.sd[k] / prior)
+            ratio = None if prior is None else float(sd[k] / prior)
             row = ParameterEstimate(
                 name,
                 value=float(self.values[k]),
                 start=float(start[k]),
-                sd=float(self.sd[k]),
+                sd=float(sd[k]),
                 low=float(low[k]),
                 high=float(high[k]),
                 prior_sd=prior,
                 ratio=ratio,
                 at_bound=bool(bound[k]),
-                clear=not hidden[k],
+                clear=not hidden[k] if assessed else None,
             )
             rows.append(row)
         return rows
@@ -182,7 +187,7 @@ class Result:
         lines = [f"{'':{width}}  {'value':>11} {'start':>11} {'sd':>9}  95 % interval"]
         for row in self.table():
             notes = " at a bound" if row.at_bound else ""
-            notes += "" if row.clear else " (not told by the data alone)"
+            notes += "" if row.clear is not False else " (not told by the data alone)"
             lines.append(
                 f"{row.name:{width}}  {row.value:11.5g} {row.start:11.5g} {row.sd:9.2g}  "
                 f"[{row.low:.4g}, {row.high:.4g}]{notes}"
@@ -200,11 +205,13 @@ class Result:
         """The distribution of the parameters as a randomizer for
         `eqsim.DomainRandomization`.
 
-        **Raises:** `ValueError` after `Adam`, which finds no covariance.
+        **Raises:** `ValueError` without a covariance: after `Adam`, or if `EarlyStop` ended
+        the fit before the minimum.
         """
         if not np.isfinite(self.covariance.used).all():
             raise ValueError(
-                "A fit by `Adam` finds no covariance. Draw robots from an ensemble of fits: "
+                "A fit by `Adam`, or one that `EarlyStop` ended before the minimum, has no "
+                "covariance. Draw robots from an ensemble of fits: "
                 "`identify.fit_ensemble(...).posterior`."
             )
         values, vectors = np.linalg.eigh(self.covariance.used)
@@ -254,19 +261,20 @@ class Result:
         plain = lambda tree: jax.tree.map(lambda x: np.asarray(x).tolist(), tree)
         number = lambda x: None if isinstance(x, float) and not np.isfinite(x) else x
         rows = {row.name: row._asdict() for row in self.table()}
+        assessed, unknown = self.identifiability.assessed, self.identifiability.unknown
         out: dict[str, Any] = {
             "parameters": {
                 k: dict(zip(v, map(number, v.values()))) for k, v in rows.items()
             },
             "signals": plain(vars(self.signals)),
             "noise": plain(self.sigma),
-            "cost": self.cost,
+            "cost": number(self.cost),
             "steps": self.steps,
             "outcome": _text(self.outcome),
             "clusters": self.covariance.clusters,
             "clustered_by_run": self.covariance.by_run,
             "condition": number(self.identifiability.condition),
-            "not_identifiable": [c.text for c in self.identifiability.unknown],
+            "not_identifiable": [c.text for c in unknown] if assessed else None,
         }
         if self.validation is not None:
             out["validation"] = {
@@ -331,7 +339,7 @@ def _parameters(result: Result) -> str:
     for row in result.table():
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
         notes = [*(["at a bound"] if row.at_bound else [])]
-        notes += [] if row.clear else ["not told by the data alone"]
+        notes += [] if row.clear is not False else ["not told by the data alone"]
         numbers = [f"{row.value:.5g}", f"{row.start:.5g}", f"{row.sd:.2g}"]
         interval = f"{row.low:.4g} to {row.high:.4g}"
         rows.append([row.name, *numbers, interval, ratio, ", ".join(notes)])
@@ -340,6 +348,8 @@ def _parameters(result: Result) -> str:
 
 def _identifiability(result: Result) -> str:
     found = result.identifiability
+    if not found.assessed:
+        return "<h2>Identifiability</h2><p>Not assessed.</p>"
     text = f"<h2>Identifiability</h2><p>Condition number {found.condition:.3g}.</p>"
     if not found.unknown:
         return text + "<p>The data determine all parameters.</p>"

@@ -454,6 +454,10 @@ class Adam(NamedTuple):
     weights and 1 s windows of a double pendulum 0.034 s, and a step of `Solver` 15 s of one
     CPU. There is no Gauss-Newton matrix, and therefore neither covariances nor intervals.
 
+    Windows whose simulation fails are left out of gradients and of the noise. The outcome is
+    `nonlinear_divergence` if any fails at the end, otherwise `successful`: there is no test of
+    convergence.
+
     **Arguments:**
 
     - `steps`: largest number of steps.
@@ -473,12 +477,16 @@ class Adam(NamedTuple):
 
 
 class Descent(NamedTuple):
-    """The end of first-order steps."""
+    """The end of first-order steps.
+
+    - `influence`: true for free numbers on which the data depended in some step.
+    """
 
     theta: np.ndarray
     starts: np.ndarray
     sigma: dict[str, Array]
     steps: int
+    influence: np.ndarray
 
 
 def descend(
@@ -494,20 +502,22 @@ def descend(
 
     **Arguments:**
 
-    - `noise`: `(losses, sigma) -> sigma` estimates the noise.
+    - `noise`: `(losses, sigma) -> sigma` estimates the noise from windows with finite
+        losses.
     - `told`: called at the start, and after each `check_every` steps.
 
     **Raises:** `FloatingPointError` if the cost of the start is not finite.
     """
     free, begin = (jnp.asarray(theta), jnp.asarray(starts)), 0
-    moments = _means().init(free)
+    moments, influence = _means().init(free), jnp.zeros(theta.shape, bool)
     size = jnp.asarray(settings.learning_rate * _free_scales(problem, theta))
     edges = jnp.asarray(bounds[0]), jnp.asarray(bounds[1])
     while True:
         found, prior = total(problem, free)
         if not begin:
             _check_start(float(found.cost.sum()), found.cost)
-        problem = eqx.tree_at(lambda p: p.sigma, problem, noise(found, problem.sigma))
+        sigma = finite_noise(found, problem.sigma, noise)
+        problem = eqx.tree_at(lambda p: p.sigma, problem, sigma)
         cost = float(total(problem, free)[0].cost.sum() + prior)
         stop = told(np.asarray(free[0]), np.asarray(free[1]), cost, begin)
         if stop or begin >= settings.steps:
@@ -516,9 +526,22 @@ def descend(
         rows = _rows(problem.batch.q.shape[0], settings, begin, count)
         index = jnp.arange(begin, begin + count)
         at = rows, index / settings.steps
-        free, moments = _adam(problem, free, moments, (size, *edges), at)
+        carry = free, moments, influence
+        free, moments, influence = _adam(problem, carry, (size, *edges), at)
         begin += count
-    return Descent(np.asarray(free[0]), np.asarray(free[1]), problem.sigma, begin)
+    theta, starts = map(np.asarray, free)
+    return Descent(theta, starts, problem.sigma, begin, np.asarray(influence))
+
+
+def finite_noise(found: Losses, sigma: dict[str, Array], noise) -> dict[str, Array]:
+    """Estimate the noise from the windows with finite losses. A noise that is not finite is
+    not accepted."""
+    finite = np.isfinite(np.asarray(found.cost))
+    if not finite.any():
+        return sigma
+    kept = jax.tree.map(lambda x: np.asarray(x)[finite], found)
+    new = noise(kept, sigma)
+    return {k: jnp.where(jnp.isfinite(new[k]), new[k], x) for k, x in sigma.items()}
 
 
 def _rows(windows: int, settings: Adam, begin: int, count: int) -> Array:
@@ -559,39 +582,61 @@ def _means() -> Any:
 
 
 @eqx.filter_jit
-def _adam(problem: FitProblem, free: tuple[Array, Array], moments, limits, at):
+def _adam(problem: FitProblem, carry, limits, at):
     """Take steps.
 
     **Arguments:**
 
-    - `moments`: state of the optimizer.
+    - `carry`: free numbers and starts, state of the optimizer, and on which free numbers
+        the data have depended.
     - `limits`: sizes of the first steps, and bounds, of the parameters.
     - `at`: windows of each step, and its place in all steps, from 0 to 1.
     """
     size, lower, upper = limits
 
-    def cost(free, rows):
+    def data(free, rows, known):
         theta, starts = free
         part = jax.tree.map(lambda x: x[rows], problem.batch)
         few = eqx.tree_at(lambda p: p.batch, problem, part)
-        share = starts.shape[0] / rows.shape[0]
-        data = share * jnp.sum(losses(few, theta, starts[rows]).cost)
-        return data + problem.prior(theta) + 0.5 * jnp.sum(starts**2)
+        share = starts.shape[0] / jnp.maximum(jnp.sum(known, dtype=theta.dtype), 1.0)
+        found = losses(few, theta, starts[rows]).cost
+        return share * jnp.sum(jnp.where(known, found, 0.0)), found
+
+    def slope_of_data(free, rows):
+        # One failing simulation makes the gradient of the sum NaN, even with weight zero.
+        # So failing windows are replaced by another one with weight zero in a second pass.
+        def attempt(carry):
+            rows, known, _, _, passes = carry
+            gradient = jax.value_and_grad(data, has_aux=True)
+            (_, found), slope = gradient(free, rows, known)
+            finite = jnp.isfinite(found) & jnp.isfinite(slope[1][rows]).all(axis=1)
+            known = known & finite
+            rows = jnp.where(finite, rows, rows[jnp.argmax(known)])
+            return rows, known, slope, finite.all(), passes + 1
+
+        first = rows, jnp.ones(rows.shape, bool), free, jnp.asarray(False), 0
+        again = lambda carry: ~carry[3] & (carry[4] < 2)
+        slope = jax.lax.while_loop(again, attempt, first)[2]
+        return jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0.0), slope)
+
+    def priors(free):
+        return problem.prior(free[0]) + 0.5 * jnp.sum(free[1] ** 2)
 
     def step(carry, x):
-        (theta, starts), moments = carry
+        (theta, starts), moments, influence = carry
         rows, place = x
-        slope = jax.grad(cost)((theta, starts), rows)
-        # A simulation that fails gives no direction.
-        slope = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0.0), slope)
+        slope = slope_of_data((theta, starts), rows)
+        influence = influence | (slope[0] != 0.0)
+        slope = jax.tree.map(jnp.add, slope, jax.grad(priors)((theta, starts)))
         move: Any = None
         with jax.numpy_dtype_promotion("standard"):  # Optax needs it.
             move, moments = _means().update(slope, moments)
         rate = (0.5 + 0.5 * jnp.cos(jnp.pi * place)).astype(theta.dtype)
         theta = jnp.clip(theta - rate * size * move[0], lower, upper)
-        return ((theta, starts - _START_RATE * rate * move[1]), moments), None
+        starts = starts - _START_RATE * rate * move[1]
+        return ((theta, starts), moments, influence), None
 
-    return jax.lax.scan(step, (free, moments), at)[0]
+    return jax.lax.scan(step, carry, at)[0]
 
 
 _START_RATE = 1e-3

@@ -135,6 +135,39 @@ def test_networks_are_learned(torques, tmp_path, capsys):
     assert not (tmp_path / "out" / "report.html").exists()
 
 
+def test_runs_that_choose_a_model_are_not_held_out(
+    torques, tmp_path, capsys, monkeypatch
+):
+    """Unless there are too few, which is printed, as is a network without early stop."""
+    seen = []
+
+    def compared(candidates, recordings, **options):
+        seen.append({recording.run for recording in recordings})
+        score = identify.ModelScore("learned", 1, *[0.0] * 8, {}, {})
+        return identify.ModelComparison((score,), "learned", "learned")
+
+    def fitted(sys, recordings, unknowns, *, validate, stop, **options):
+        seen.append({recording.run for recording in validate})
+        raise ValueError(f"stop is {stop is not None}")
+
+    monkeypatch.setattr(identify, "compare", compared)
+    monkeypatch.setattr(identify, "fit", fitted)
+    files = [str(tmp_path / f"{name}.toml") for name in ("gain", "learned")]
+    assert main([*torques, "--parameters", *files]) == 2
+    found, (chosen_on, held) = capsys.readouterr(), seen
+    assert "note:" not in found.out and "stop is True" in found.err
+    assert len(chosen_on) == 3 and len(held) == 1 and not chosen_on & held
+    # Two runs: one is fitted.
+    runs = identify.load_recordings(
+        tmp_path / "runs.npz", channels={"q": "q", "tau": "tau"}
+    )
+    identify.save_recordings(tmp_path / "runs.npz", runs[:2])
+    assert main([*torques, "--parameters", *files]) == 2
+    found = capsys.readouterr()
+    assert "the held-out run also took part" in found.out
+    assert "without an early stop" in found.out and "stop is False" in found.err
+
+
 INNOVATIONS = ["innovations", "--disturbance", "2.0", "--noise", "2e-3"]
 
 

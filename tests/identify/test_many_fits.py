@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import optimistix as optx
 import pytest
 from helpers import check_gradients
 from recorded_arm import ARM
@@ -132,6 +133,8 @@ def test_adam_finds_the_minimum_of_gauss_newton():
     assert result.cost == pytest.approx(expected.cost, rel=0.02)
     assert np.isnan(result.sd).all() and "gain[0,0]" in str(result)
     assert result.dictionary()["parameters"]["c[0]"]["sd"] is None
+    assert result.dictionary()["not_identifiable"] is None
+    assert [row.clear for row in result.table()] == [None] * 6
     with pytest.raises(ValueError, match="fit_ensemble"):
         _ = result.posterior
 
@@ -154,6 +157,57 @@ def test_adam_simulates_with_batches_of_windows():
         solver=Adam(300, 0.1, batch=1, check_every=100),
     )
     np.testing.assert_allclose(result.values, [0.05, 0.03], rtol=0.15)
+
+
+class Fragile(actuators.AbstractForceModel):
+    """A force that is not finite at large lengths if the gain is larger than 1.1."""
+
+    gain: jax.Array
+
+    @property
+    def num_states(self):
+        return 0
+
+    def __call__(self, state, inputs):
+        fails = (inputs.length > 3.0) & (self.gain > 1.1)
+        return state, jnp.where(fails, jnp.nan, self.gain * inputs.force)
+
+
+def fragile(gain):
+    sys = SYS.with_actuator_model(NAMES, Fragile(jnp.asarray(gain)))
+    return sys.with_actuator_model(NAMES, FRICTION)
+
+
+FRAGILE = {"gain": identify.Unbounded(lambda s: s.actuator_models[0].model.gain)}
+
+
+def shifted(recording, by=5.0, name="far"):
+    channels = recording.channels | {"q": recording.channels["q"] + by}
+    return identify.Recording(recording.time, recording.ctrl, channels, name)
+
+
+def test_adam_leaves_out_windows_that_fail():
+    """The others are fitted, and the outcome tells."""
+    near = [run(k, 0.02, gain=1.3) for k in range(2)]
+    far = shifted(run(2, 0.02, gain=1.3))
+    settings = {"solver": Adam(400, 3e-2, check_every=50), **FORCES}
+    result = identify.fit(fragile(1.0), [*near, far], FRAGILE, **settings)
+    np.testing.assert_allclose(result.values, [1.3, 1.3], atol=0.01)
+    np.testing.assert_allclose(result.sigma["force"], 0.02, rtol=0.1)
+    assert result.outcome == optx.RESULTS.nonlinear_divergence
+    assert not np.isfinite(result.cost) and result.dictionary()["cost"] is None
+    failing = np.array([name == "far" for name, _ in result.window])
+    assert (np.isfinite(result.misfit) == ~failing).all() and failing.any()
+
+
+def test_adam_warns_of_parameters_without_influence():
+    quiet = run(0)
+    quiet = identify.Recording(quiet.time, 0 * quiet.ctrl, quiet.channels)
+    with pytest.warns(
+        identify.IdentificationWarning, match=r"on gain\[0,0\], gain"
+    ) as seen:
+        identify.fit(ROUGH, quiet, GAIN | COULOMB, solver=Adam(4), **FORCES)
+    assert "c[0]" not in str(seen[0].message)
 
 
 class Pieces(actuators.AbstractForceModel):
@@ -190,6 +244,25 @@ def test_early_stop_returns_the_least_held_out_error(solver):
         return np.mean(found["force"][mask] ** 2, axis=0)
 
     assert np.mean(error(result.sys) / error(sys)) == pytest.approx(min(errors))
+    # The noise is that of the returned iterate, which has no covariance.
+    found, mask = result.prediction_errors(runs, WINDOWS)
+    rms = np.sqrt(np.mean(found["force"][mask] ** 2, axis=0))
+    used = 82 / mask.sum() / 2 if isinstance(solver, identify.Solver) else 0.0
+    np.testing.assert_allclose(
+        result.sigma["force"], rms / np.sqrt(1 - used), rtol=1e-3
+    )
+    assert np.isnan(result.sd).all() and np.isnan(result.interval()).all()
+    with pytest.raises(ValueError, match="ended before the minimum"):
+        _ = result.posterior
+
+
+def test_held_out_errors_of_a_start_that_fails():
+    """It is not the unit of later errors."""
+    runs, watched = [run(0, gain=0.9)], shifted(run(1, gain=0.9))
+    stop = EarlyStop(watched, 20)
+    result = identify.fit(fragile(1.5), runs, FRAGILE, stop=stop, **FORCES)
+    assert result.held_out[0] == np.inf and min(result.held_out) <= 1.0
+    np.testing.assert_allclose(result.values, [0.9, 0.9], atol=0.3)
 
 
 # Many fits.
@@ -213,7 +286,9 @@ CANDIDATES = {
 def comparison():
     told = []
     runs = [run(k, 0.05) for k in range(6)]
-    found = identify.compare(CANDIDATES, runs, folds=2, told=told.append, **FORCES)
+    found = identify.compare(
+        CANDIDATES, runs, folds=np.int64(2), progress=told.append, **FORCES
+    )
     assert [score.name for score in told] == list(CANDIDATES)
     return found
 
@@ -247,6 +322,20 @@ def test_one_standard_error():
     judge = _Judge(WINDOWS, None, root_mean_square, 0)
     assert _compared([far, close, base], judge).chosen == "close"
     assert _compared([far, base], judge).chosen == "large"
+
+
+def test_a_candidate_that_fails_is_not_chosen():
+    """Unless all fail, which is an error."""
+    judge = _Judge(WINDOWS, None, root_mean_square, 0)
+    good = comparison_score("good", 9, [1.0, 1.2])
+    bad = comparison_score("bad", 1, [1.0, np.inf])
+    found = _compared([bad, good], judge)
+    assert found.best == found.chosen == "good"
+    assert found.scores[0].difference == np.inf and "inf" in str(found)
+    with pytest.raises(
+        FloatingPointError, match="Candidate 'bad' fails on run 'run-1'"
+    ):
+        _compared([bad, bad._replace(name="worse")], judge)
 
 
 def comparison_score(name, parameters, errors):
@@ -352,6 +441,28 @@ WRONG = {
             CANDIDATES, RUNS, folds=[["run-0", "run-1"]], **FORCES
         ),
         "must leave out some runs and keep others",
+    ),
+    "run in two folds": (
+        lambda: identify.compare(
+            CANDIDATES, [*RUNS, run(2)], folds=[["run-0"], ["run-1", "run-0"]], **FORCES
+        ),
+        "Run 'run-0' is in two parts of `folds`",
+    ),
+    "folds": (
+        lambda: identify.compare(CANDIDATES, RUNS, folds=np.int64(1), **FORCES),
+        "`folds` must be an integer of at least 2",
+    ),
+    "too few runs to stop early": (
+        lambda: identify.compare(
+            {"odd": Candidate(SYS, GAIN, patience=2)}, RUNS, **FORCES
+        ),
+        "Candidate 'odd': All recordings belong to run",
+    ),
+    "ensemble with biases of runs": (
+        lambda: identify.fit_ensemble(
+            SYS, RUNS, {"zero": identify.ChannelBias("q", per_run=True)}, **FORCES
+        ),
+        "Unknown 'zero' has a bias of each run",
     ),
     "no candidates": (
         lambda: identify.compare({}, RUNS, **FORCES),
