@@ -225,16 +225,16 @@ class Pieces(actuators.AbstractForceModel):
         return state, inputs.force + jnp.sum(self.heights * near)
 
 
+PIECES = SYS.with_actuator_model(NAMES, Pieces(jnp.zeros(40)))
+PIECES = eqx.tree_at(lambda s: s.actuators.gain, PIECES, 0.3 * SYS.actuators.gain)
+HEIGHTS = GAIN | {"h": identify.Unbounded(lambda s: s.actuator_models[0].model.heights)}
+
+
 @pytest.mark.parametrize("solver", (identify.Solver(), Adam(400, 0.05, check_every=20)))
 def test_early_stop_returns_the_least_held_out_error(solver):
-    sys = SYS.with_actuator_model(NAMES, Pieces(jnp.zeros(40)))
-    sys = eqx.tree_at(lambda s: s.actuators.gain, sys, 0.3 * sys.actuators.gain)
-    unknowns = GAIN | {
-        "h": identify.Unbounded(lambda s: s.actuator_models[0].model.heights)
-    }
     runs, watched = [run(0, 0.2)], [run(5, 0.2)]
     stop = EarlyStop(watched, 3)
-    result = identify.fit(sys, runs, unknowns, stop=stop, solver=solver, **FORCES)
+    result = identify.fit(PIECES, runs, HEIGHTS, stop=stop, solver=solver, **FORCES)
     errors = result.held_out
     assert errors[0] == 1.0 and min(errors) < 0.5
     assert len(errors) - 1 - int(np.argmin(errors)) <= 4
@@ -243,14 +243,24 @@ def test_early_stop_returns_the_least_held_out_error(solver):
         found, mask = result.prediction_errors(watched, WINDOWS, sys)
         return np.mean(found["force"][mask] ** 2, axis=0)
 
-    assert np.mean(error(result.sys) / error(sys)) == pytest.approx(min(errors))
-    # The noise is that of the returned iterate, which has no covariance.
-    found, mask = result.prediction_errors(runs, WINDOWS)
+    assert np.mean(error(result.sys) / error(PIECES)) == pytest.approx(min(errors))
+    # The minimum predicts best for the first solver, and has a covariance.
+    assert np.isfinite(result.sd).all() == isinstance(solver, identify.Solver)
+
+
+@pytest.mark.parametrize(
+    "solver", (identify.Solver(damping=30.0), Adam(400, 0.05, check_every=20))
+)
+def test_noise_after_an_early_stop(solver):
+    """It is that of the returned iterate, which has no covariance."""
+    runs, stop = run(3, 0.2), EarlyStop(run(5, 0.2), 3)
+    result = identify.fit(PIECES, runs, HEIGHTS, stop=stop, solver=solver, **FORCES)
+    assert 0 < np.argmin(result.held_out) < len(result.held_out) - 1
+    found, mask = result.prediction_errors([runs], WINDOWS)
     rms = np.sqrt(np.mean(found["force"][mask] ** 2, axis=0))
     used = 82 / mask.sum() / 2 if isinstance(solver, identify.Solver) else 0.0
-    np.testing.assert_allclose(
-        result.sigma["force"], rms / np.sqrt(1 - used), rtol=1e-3
-    )
+    expected = rms / np.sqrt(1 - used)
+    np.testing.assert_allclose(result.sigma["force"], expected, rtol=1e-3)
     assert np.isnan(result.sd).all() and np.isnan(result.interval()).all()
     with pytest.raises(ValueError, match="ended before the minimum"):
         _ = result.posterior
