@@ -175,7 +175,7 @@ def _fit_candidate(
     text = json.dumps({"finished": True} | result.dictionary(), indent=1)
     (folder / NUMBERS).write_text(text + "\n")
     written = [MODEL, NUMBERS]
-    if np.isfinite(result.covariance.used).all():
+    if np.isfinite(result.covariance.freedom).all():
         result.report(folder / PAGE)
         written.append(PAGE)
     written += [ROBOT] if sys.actuator_models else []

@@ -317,8 +317,9 @@ def _descended(
     unknown = _no_covariance(len(theta))
     told_by_data = Identifiability(problem.scales(free[0]), none, (), (), np.nan)
     setup = setup._replace(problem=problem)
+    missing = _Linear(unknown.used, np.full(len(theta), np.nan))
     result = _described(
-        setup, theta, starts, found.misfit, unknown, told_by_data, outcome
+        setup, theta, starts, found.misfit, unknown, told_by_data, outcome, missing
     )
     return _with_errors(dataclasses.replace(result, cost=cost, steps=steps), held)
 
@@ -493,18 +494,32 @@ def _result(setup: Setup, now: Iterate, outcome, early: bool) -> Result:
         spread,
         told_by_data,
         outcome,
+        _Linear(jacobian, prior_sd),
     )
     return dataclasses.replace(result, cost=now.cost, steps=now.steps)
 
 
+class _Linear(NamedTuple):
+    """Derivative of the values by the free numbers, and standard deviations of their priors.
+    NaN after `Adam`: with thousands of parameters they need too much memory and time."""
+
+    jacobian: np.ndarray
+    prior_sd: np.ndarray
+
+
 def _described(
-    setup: Setup, theta, starts, misfit, spread: Covariance, told_by_data, outcome
+    setup: Setup,
+    theta,
+    starts,
+    misfit,
+    spread: Covariance,
+    told_by_data,
+    outcome,
+    linear: _Linear,
 ) -> Result:
     """Return a result whose cost and number of steps are still zero."""
     problem, found = setup.problem, setup.found
     free = jnp.asarray(theta)
-    jacobian = np.asarray(jax.jacfwd(problem.values)(free))
-    hessian = np.asarray(prior_terms(problem, free)[2])
     model, names = problem.model(free), [setup.runs[k].name for k in found.recording]
     return Result(
         sys=model.sys,
@@ -523,9 +538,9 @@ def _described(
         problem=problem,
         theta=theta,
         starts=starts,
-        jacobian=jacobian,
+        jacobian=linear.jacobian,
         bounds=setup.bounds,
-        prior_sd=_prior_sd(hessian, jacobian),
+        prior_sd=linear.prior_sd,
     )
 
 

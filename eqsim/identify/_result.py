@@ -34,8 +34,8 @@ class ParameterEstimate(NamedTuple):
 
     - `value`, `start`, `sd`: in the unit of the parameter.
     - `low`, `high`: 95 % interval.
-    - `prior_sd`: standard deviation of its prior; None without one. `ratio`: `sd` over
-        `prior_sd`.
+    - `prior_sd`: standard deviation of its prior; None without one, and after `Adam`. `ratio`:
+        `sd` over `prior_sd`.
     - `at_bound`: true if the solver stopped at a bound.
     - `clear`: true if the data tell this parameter by itself; None if not assessed.
     """
@@ -101,7 +101,8 @@ class Result:
         relative to the first finite one.
 
     A fit by `Adam`, or one that `EarlyStop` ended before the minimum, has no covariances:
-    those numbers are NaN. `Adam` does not assess identifiability either.
+    those numbers are NaN. After `Adam`, `jacobian` and `prior_sd` are NaN as well, and
+    identifiability is not assessed.
     """
 
     sys: System
@@ -139,6 +140,8 @@ class Result:
         Where each value depends on one free number, the interval is symmetric in that
         number, so that it stays positive or within bounds.
         """
+        if np.isnan(self.covariance.freedom).all():
+            return self.sd, self.sd
         times = quantile(level, self.covariance.freedom)
         off = self.jacobian - np.diag(np.diag(self.jacobian))
         if np.abs(off).max(initial=0.0) > 0:

@@ -135,6 +135,8 @@ def test_adam_finds_the_minimum_of_gauss_newton():
     assert result.dictionary()["parameters"]["c[0]"]["sd"] is None
     assert result.dictionary()["not_identifiable"] is None
     assert [row.clear for row in result.table()] == [None] * 6
+    # No dense matrices are kept.
+    assert result.jacobian.strides == result.covariance.used.strides == (0, 0)
     with pytest.raises(ValueError, match="fit_ensemble"):
         _ = result.posterior
 
