@@ -2,8 +2,8 @@
 
 Files in reading order:
 
-- `stochastic_model`: how a robot and its state become measured numbers; covariances as
-  factors; the motion of a robot and its measurements with noise;
+- `stochastic_model`: measurements as functions of a robot and its state; factors of
+  covariances; the motion of a robot and its measurements with noise;
 - `estimators`: their interface, extended and unscented Kalman filter, and their smoother;
 - `moving_horizon`: most probable states of the last steps, by iterative LQR.
 

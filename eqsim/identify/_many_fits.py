@@ -49,8 +49,8 @@ class Candidate(NamedTuple):
         initial weights.
     - `unknowns`: parameters by name. `options`: options of `fit` for this candidate alone.
     - `seeds`: number of fits from different keys; their errors are averaged.
-    - `patience`: that of `EarlyStop` on a quarter of the runs to which a fold is fitted. None:
-        the fit does not stop early.
+    - `patience`: patience of an `EarlyStop` on a quarter of the runs of each fit; None: fits
+        do not stop early.
     """
 
     sys: System | Callable[[PRNGKeyArray], System]
@@ -65,8 +65,9 @@ class ModelScore(NamedTuple):
 
     - `parameters`: number of free numbers.
     - `error`, `low`, `high`: mean over runs, with a 95 % interval.
-    - `difference`, `difference_low`, `difference_high`: to the candidate with the least
-        error, paired by run, with a 95 % interval. `standard_error`: that of the difference.
+    - `difference`, `difference_low`, `difference_high`: error minus that of the candidate
+        with the least error, paired by run, with a 95 % interval.
+    - `standard_error`: standard error of the difference.
     - `seed_sd`: standard deviation of the error over seeds; zero for one seed.
     - `windows`: error of each held-out window by run, averaged over seeds.
     - `rms`: root mean square of each column over all held-out windows, by channel.
@@ -145,17 +146,19 @@ def compare(
 
     **Arguments:**
 
-    - `candidates`: by name, the simplest first. `recordings`: of at least two runs.
+    - `candidates`: classes of models by name, the simplest first.
+    - `recordings`: recordings of at least two runs.
     - `folds`: number of parts into which the runs are divided at random, each of which is
         left out once; by default each run by itself. Or names of the runs of each part,
         without a run in two parts.
-    - `windows`: of all fits. `horizon`: length of the windows that are predicted, s; by
-        default that of `windows`.
+    - `windows`: windows of the fits.
+    - `horizon`: length of the windows that are predicted, s; by default that of `windows`.
     - `adjust`: `(result, held_out) -> recordings` corrects held-out recordings for what is
         different in each run, such as the zero of an encoder.
     - `statistic`: error of a run from those of its windows.
     - `progress`: called with the score of each candidate; differences are still zero.
-    - `seed`: of folds, keys and intervals. `options`: of all fits, see `fit`.
+    - `seed`: random seed of folds, keys and intervals.
+    - `options`: options of all fits, see `fit`.
 
     **Raises:** `ValueError` for unknown or repeated runs in `folds`, fewer than two runs or
     candidates without seeds; `FloatingPointError` if the held-out error of no candidate is
@@ -408,9 +411,10 @@ def fit_ensemble(
     **Arguments:**
 
     - `sys`: the robot, or a function of a key that returns it, with random initial weights.
-    - `recordings`: of at least two runs. `unknowns`: see `fit`; without parameters per run.
+    - `recordings`: recordings of at least two runs.
+    - `unknowns`: see `fit`; parameters per run are not supported.
     - `members`: number of members. `patience`: see `EarlyStop`.
-    - `options`: of all fits, see `fit`.
+    - `options`: options of all fits, see `fit`.
 
     **Raises:** `ValueError` if all recordings belong to one run, or for parameters per run.
     """

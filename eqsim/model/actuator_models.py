@@ -25,8 +25,8 @@ class ActuatorInputs(NamedTuple):
     - `length`, `velocity`: length of the transmission and its rate; on a hinge or slide
         `gear * q` and `gear * qd`.
     - `dt`: time step, s.
-    - `elapsed`: for control models in a stage of `Integrator.RK4`, time since the start of
-        the time step, s; else None. Stages have the model's state of the start.
+    - `elapsed`: time since the start of the time step, s, if a stage of `Integrator.RK4`
+        evaluates a control model; else None. All stages get the state at the start.
     """
 
     control: Float[Array, ""]

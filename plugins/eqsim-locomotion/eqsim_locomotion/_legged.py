@@ -7,6 +7,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractPipeline, scan, State, System
+from eqsim.envs import Deployment, ObservationPart
 from eqsim.pipelines import Solved
 
 from ._robots import Names, Robot
@@ -66,6 +67,36 @@ def control_step(
     step = lambda now, _: (pipeline.advance(sys, now[0], ctrl), None)
     first = pipeline.advance(sys, robot, ctrl)
     return scan(step, first, length=frame_skip - 1)[0]
+
+
+def describe_servos(
+    sys: System,
+    names: Names,
+    pose: Float[Array, " nu"],
+    action_scale: Float[Array, " nu"],
+    period: Float[Array, ""],
+    observation: Iterable[ObservationPart],
+) -> Deployment:
+    """Return the deployment of a task whose actions are targets of servos about a pose.
+
+    **Arguments:**
+
+    - `pose`, `action_scale`: see `Deployment`. `period`: control step, s.
+    - `observation`: parts of the observation, in order.
+    """
+    actuators = sys.actuators
+    listed = lambda x: tuple(float(value) for value in x)
+    return Deployment(
+        root=sys.links.names[names.root],
+        joints=names.joints,
+        default_pose=listed(pose),
+        action_scale=listed(action_scale),
+        stiffness=listed(-actuators.bias[:, 1]),
+        damping=listed(-actuators.bias[:, 2]),
+        torque_limit=listed(actuators.force_range[:, 1]),
+        period=float(period),
+        observation=tuple(observation),
+    )
 
 
 def joint_ranges(

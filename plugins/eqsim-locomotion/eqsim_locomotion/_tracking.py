@@ -39,6 +39,7 @@ from ._legged import (
     check_torque_limits,
     control_step,
     default_frame_skip,
+    describe_servos,
     joint_ranges,
     unbounded_actions,
     with_noise,
@@ -285,23 +286,13 @@ class MotionTracking(AbstractEnv):
 
     def deployment(self) -> Deployment:
         """Return what a controller outside the simulator needs to know, with the motion."""
-        nu, actuators = self.sys.nu, self.sys.actuators
+        nu = self.sys.nu
         size = {"anchor_orientation": 6, **dict.fromkeys(_VECTORS, 3)}
-        listed = lambda x: tuple(float(value) for value in x)
-        return Deployment(
-            root=self.sys.links.names[self.names.root],
-            joints=self.names.joints,
-            default_pose=listed(self.pose),
-            action_scale=listed(self.action_scale),
-            stiffness=listed(-actuators.bias[:, 1]),
-            damping=listed(-actuators.bias[:, 2]),
-            torque_limit=listed(actuators.force_range[:, 1]),
-            period=float(self.dt),
-            observation=tuple(
-                ObservationPart(name, size.get(name, nu)) for name in self.observation
-            ),
-            reference=self._table(),
+        parts = [ObservationPart(name, size.get(name, nu)) for name in self.observation]
+        found = describe_servos(
+            self.sys, self.names, self.pose, self.action_scale, self.dt, parts
         )
+        return found._replace(reference=self._table())
 
     def _table(self) -> Reference:
         """Return all frames of the motion."""

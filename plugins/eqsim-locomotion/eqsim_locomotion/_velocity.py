@@ -42,6 +42,7 @@ from ._legged import (
     check_torque_limits,
     control_step,
     default_frame_skip,
+    describe_servos,
     joint_ranges,
     per_entry,
     unbounded_actions,
@@ -274,25 +275,17 @@ class VelocityTracking(AbstractEnv):
 
     def deployment(self) -> Deployment:
         """Return what a controller outside the simulator needs to know."""
-        nu, actuators = self.sys.nu, self.sys.actuators
+        nu = self.sys.nu
         scanned = "height_scan" in self.observation
         size = {**dict.fromkeys(_SIGNS, 3), "height_scan": len(self.scan)}
         part = lambda name: ObservationPart(
             name, size.get(name, nu), float(self.scales.get(name, 1.0))
         )
-        listed = lambda x: tuple(float(value) for value in x)
-        return Deployment(
-            root=self.sys.links.names[self.names.root],
-            joints=self.names.joints,
-            default_pose=listed(self.pose),
-            action_scale=listed(self.action_scale),
-            stiffness=listed(-actuators.bias[:, 1]),
-            damping=listed(-actuators.bias[:, 2]),
-            torque_limit=listed(actuators.force_range[:, 1]),
-            period=float(self.dt),
-            observation=tuple(map(part, self.observation)),
-            scan=self.scan if scanned else (),
+        parts = map(part, self.observation)
+        found = describe_servos(
+            self.sys, self.names, self.pose, self.action_scale, self.dt, parts
         )
+        return found._replace(scan=self.scan if scanned else ())
 
     def reflection(self) -> Reflection:
         """Return the reflection of observations and actions.
