@@ -31,8 +31,8 @@ from .stochastic_model import (
     compress,
     correct,
     dot,
-    extended,
     independent_rows,
+    per_entry,
     push_forward,
     Space,
     state_space,
@@ -263,7 +263,7 @@ def first_estimate(sys: System, state: State, sd: Any) -> Estimate:
     sd = as_array(sd)
     check_numbers("sd", sd, lambda x: x >= 0, "at least 0")
     nx = 2 * sys.nv + sys.na
-    return Estimate(state, jnp.diag(extended("sd", sd, nx, state.q.dtype)))
+    return Estimate(state, jnp.diag(per_entry("sd", sd, nx, state.q.dtype)))
 
 
 class Moments(NamedTuple):

@@ -563,11 +563,11 @@ class StochasticModel(eqx.Module):
     def process_factor(self, sys: System) -> Float[Array, "nx nx"]:
         """Compute a factor of the covariance of the process noise of one step."""
         nv, na, dt = sys.nv, sys.na, sys.dt * self.substeps
-        accelerations = extended("disturbance", self.disturbance, nv, dt.dtype)
+        accelerations = per_entry("disturbance", self.disturbance, nv, dt.dtype)
         factor = jnp.pad(acceleration_factor(accelerations, dt), (0, na))
         if self.walk is None:
             return factor
-        walk = extended("walk", self.walk, 2 * nv + na, dt.dtype)
+        walk = per_entry("walk", self.walk, 2 * nv + na, dt.dtype)
         return compress(jnp.concatenate([factor, jnp.diag(jnp.sqrt(dt) * walk)], 1))
 
     def predict(
@@ -677,7 +677,7 @@ def _check_names(what: str, given: Mapping, expected: Mapping) -> None:
         )
 
 
-def extended(name: str, value: Array, size: int, dtype) -> Array:
+def per_entry(name: str, value: Array, size: int, dtype) -> Array:
     """Return one number for each of `size`; raise `ValueError` if the shape is wrong."""
     if value.shape not in ((), (size,)):
         raise ValueError(
@@ -696,7 +696,7 @@ def channels_of(model: StochasticModel, sys: System) -> Channels:
     _check_names("noise", model.noise, predicted)
     widths = tangent_widths(sys, model.measure, predicted)
     sd = [
-        extended(f"noise[{name!r}]", model.noise[name], width, sys.dt.dtype)
+        per_entry(f"noise[{name!r}]", model.noise[name], width, sys.dt.dtype)
         for name, width in widths.items()
     ]
     spaces = {name: space_of(model.measure, sys, name) for name in widths}

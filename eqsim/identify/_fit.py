@@ -144,7 +144,7 @@ def fit(
     told, fixed = _told(problem, progress, accepted), frozenset(noise or ())
     watch = lambda now: _watch(now, stop, windows, longest_delay(unknowns))
     if isinstance(solver, Adam):
-        result = _descended(solver, setup, smoothing, fixed, floor, told, watch)
+        result = _fit_by_adam(solver, setup, smoothing, fixed, floor, told, watch)
     else:
         rounds = _Rounds(solver, fixed, floor, told)
         result = _annealed(rounds, setup, smoothing, watch)
@@ -271,7 +271,7 @@ def _with_errors(result: Result, held: HeldOut | None) -> Result:
     return dataclasses.replace(result, held_out=errors)
 
 
-def _descended(
+def _fit_by_adam(
     settings: Adam,
     setup: Setup,
     smoothing: Sequence[float],
