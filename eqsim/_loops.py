@@ -1,5 +1,5 @@
-"""Loops: `scan` with loop-invariant code motion, and loops over rows of arrays that do not
-depend on each other."""
+"""Loops: `scan` with loop-invariant code motion, loops over rows of arrays that do not
+depend on each other, and values that no compiler evaluates twice."""
 
 import functools as ft
 from collections.abc import Callable
@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, Literal
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, Literal, Primitive
+from jax.interpreters import ad, batching, mlir
 
 from ._errors import check_count
 from ._primitive import are_rows_together
@@ -148,3 +149,58 @@ def _in_groups(x: Any, passes: int, size: int) -> Any:
     if missing:
         x = jnp.pad(x, [(0, missing), *((0, 0) for _ in x.shape[1:])], mode="edge")
     return x.reshape(passes, size, *x.shape[1:])
+
+
+# Values that are evaluated once.
+#
+# XLA evaluates cheap operations again in each fusion that uses them, and contracts products
+# and sums in each fusion in its own way. So a comparison of two numbers that are equal up to
+# rounding may be true for one of its users and false for the other.
+#
+# An optimization barrier prevents this on GPUs, where it is removed after fusion. On CPUs,
+# XLA removes it before fusion. There, the values are carried by a loop of at most one
+# iteration, whose number XLA does not know.
+
+
+once_p = Primitive("once")
+once_p.multiple_results = True
+
+
+def once(x: Any) -> Any:
+    """Return `x`, evaluated once for all that use it, so that decisions based on it do not
+    contradict each other.
+
+    **Arguments:**
+
+    - `x`: a tree of arrays, at least one of them with entries.
+    """
+    leaves, treedef = jtu.tree_flatten(x)
+    return jtu.tree_unflatten(treedef, once_p.bind(*leaves))
+
+
+def _carried(*xs):
+    """Return arrays as results of a loop that does not change them."""
+    entry = next(x for x in xs if x.size > 0).reshape(-1)[0]
+    count = entry.astype(bool).astype(jnp.int32)
+
+    def keep(carry):
+        k, values = carry
+        # Always true. XLA would move out of the loop what it does not change.
+        used = k < count
+        return k + 1, [jnp.where(used, x, jnp.zeros_like(x)) for x in values]
+
+    start = jnp.zeros_like(count), list(xs)
+    return lax.while_loop(lambda carry: carry[0] < count, keep, start)[1]
+
+
+def _jvp_of_once(primals, tangents):
+    return once_p.bind(*primals), list(tangents)
+
+
+once_p.def_impl(lambda *xs: list(xs))
+once_p.def_abstract_eval(lambda *avals: list(avals))
+ad.primitive_jvps[once_p] = _jvp_of_once
+batching.primitive_batchers[once_p] = lambda xs, axes: (once_p.bind(*xs), list(axes))
+_barrier = mlir.lower_fun(lambda *xs: lax.optimization_barrier(xs), True)
+mlir.register_lowering(once_p, _barrier)
+mlir.register_lowering(once_p, mlir.lower_fun(_carried, True), platform="cpu")

@@ -1,3 +1,5 @@
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -6,6 +8,7 @@ from jax import lax
 from jax.extend.core import jaxprs_in_params
 
 import eqsim
+from eqsim._loops import once
 
 
 def loop(scan, gain, start, pushes):
@@ -90,3 +93,41 @@ def count(jaxpr, name, inside, within=False):
         for inner in jaxprs_in_params(eqn.params):
             total += count(inner, name, inside, within or eqn.primitive.name == inside)
     return total
+
+
+def decide(keep):
+    """A difference that is zero up to rounding decides about three results."""
+
+    def decisions(x, y):
+        rounding = keep(x * y - y * x[::-1])
+        above = rounding > 0.0
+        table = jnp.where(above, x, 2.0 * y)[:4, None] * y[None]
+        return jnp.sum(jnp.where(above, x, y)), jnp.where(above, 1, 2), table
+
+    return decisions
+
+
+def test_once_in_compiled_programs():
+    """XLA evaluates what decides in one place; without `once`, in several."""
+    if jax.default_backend() != "cpu":
+        pytest.skip("counts the operations of a program for CPUs")
+    x, subtractions = jnp.arange(64.0), []
+    for keep in (lambda value: value, once):
+        program = jax.jit(decide(keep)).lower(x, x).compile().as_text()
+        subtractions.append(len(re.findall(r" subtract\(", program)))
+    assert subtractions[0] > 1 and subtractions[1] == 1
+
+
+@pytest.mark.parametrize("first", (0.0, -0.5, jnp.nan))
+def test_once_keeps_values(first):
+    """Values, types and derivatives are those of the arguments, mapped or not."""
+    flags = jnp.array([first > -0.1])
+    tree = {"a": jnp.array([first, 2.0]), "b": jnp.array([[3, 0]]), "c": flags}
+    for found in (once(tree), jax.jit(once)(tree)):
+        assert eqsim.testing.tree_allclose(found, tree, rtol=0, atol=0)
+    rows = jax.tree.map(lambda x: jnp.stack([x, x]), tree)
+    assert eqsim.testing.tree_allclose(jax.jit(jax.vmap(once))(rows), rows)
+    squared = lambda x: jnp.sum(once((x, tree["b"]))[0] ** 2)
+    x = jnp.array([0.3, -0.7])
+    np.testing.assert_allclose(jax.jit(jax.grad(squared))(x), 2 * x)
+    np.testing.assert_allclose(jax.jit(jax.jacfwd(squared))(x), 2 * x)

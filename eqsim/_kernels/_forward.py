@@ -204,7 +204,7 @@ _LINEAR = (
     *("reshape", "expand_dims", "squeeze", "broadcast_in_dim", "transpose", "rev"),
     *("slice", "split", "unstack", "concatenate", "stack", "tile", "pad"),
     *("reduce_sum", "cumsum", "dynamic_slice", "dynamic_update_slice", "scatter-add"),
-    *("copy", "copy_p", "optimization_barrier", "name", "convert_element_type"),
+    *("copy", "copy_p", "optimization_barrier", "once", "name", "convert_element_type"),
     *("select_n", "gather", "scatter"),
 )
 

@@ -99,6 +99,7 @@ def _convert(walk, eqn, x):
     "copy_p",
     "stop_gradient",
     "optimization_barrier",
+    "once",
     "name",
     "reshard",
     "mesh_cast",

@@ -80,7 +80,7 @@ def _convert(reverse: Reverse, eqn, operands, active, *_):
     return results, pull
 
 
-@reverse_rule("copy", "copy_p", "optimization_barrier", "name")
+@reverse_rule("copy", "copy_p", "optimization_barrier", "once", "name")
 def _identity(reverse: Reverse, eqn, operands, active, *_):
     return list(operands), lambda cotangents: cotangents
 

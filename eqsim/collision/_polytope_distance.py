@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
+from .._loops import once
 from .._primitive import are_rows_together
 from ..kinematics.link_motion import Pose
 from ..model import GeomKind
@@ -125,7 +126,8 @@ def find_plane(
 # The difference $M = \{a - b\}$ of two convex sets contains the origin where they overlap,
 # and its face nearest to the origin is the shortest way out. A polytope inside of $M$ is
 # expanded at its own nearest face until that is a face of $M$. Faces are compared by the
-# signed distance of their planes, so that the origin may lie outside at first.
+# signed distance of their planes, so that the origin may lie outside at first. What decides on
+# vertices and faces is evaluated once: contradictory decisions leave the polytope open.
 #
 # Source: van den Bergen, *Proximity queries and penetration depth computation on 3D game
 # objects*, 2001.
@@ -233,12 +235,6 @@ def _first_tetrahedron(placed: Placed, toward: Vec3) -> list[Corners]:
     (a, b, c, d), normal = lax.fori_loop(0, 3, visit, start)
     outward = normal.dot(placed.difference(d) - placed.difference(a)) < 0.0
     return [a, _either(outward, b, c), _either(outward, c, b), d]
-
-
-def once(x):
-    """Keep a compiler from evaluating something twice, with different rounding: where
-    decisions contradict each other, the polytope is not closed."""
-    return lax.optimization_barrier(x)
 
 
 def _either(first, one: Corners, two: Corners) -> Corners:

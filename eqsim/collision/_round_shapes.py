@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jax import lax
 
+from .._loops import once
 from ..model import GeomKind
 from ..spatial import clamp, Mat3, safe_sqrt, Vec3
 from ._convex_shapes import across, Core, Corners, Placed
-from ._polytope_distance import once
 from .points import unit
 
 
