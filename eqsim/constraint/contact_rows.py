@@ -29,7 +29,7 @@ from ..kinematics.link_motion import Pose
 from ..model import Cone, System
 from ..model.arrays import concatenate, per_row, take, take_or_zero
 from ..spatial import Force, Motion, Vec3
-from ..spatial.clamps import at_least, at_most
+from ..spatial.clamps import at_least
 from ..spatial.vectors import force_at, vec3
 from .costs import (
     AbstractCost,
@@ -296,11 +296,15 @@ def mix_parameters(one: GeomParameters, two: GeomParameters, priority) -> Mixed:
         both = share * a + (1.0 - share) * b
         return jnp.where(priority > 0, a, jnp.where(priority < 0, b, both))
 
+    # Neither shape is a bound of the other: where both are equal, each has half of the
+    # derivative.
     standard = ((ref1[0] > 0.0) & (ref2[0] > 0.0)) | (priority != 0)
-    solref = [jnp.where(standard, mix(a, b), at_most(a, b)) for a, b in zip(ref1, ref2)]
+    solref = [
+        jnp.where(standard, mix(a, b), jnp.minimum(a, b)) for a, b in zip(ref1, ref2)
+    ]
     solimp = [mix(a, b) for a, b in zip(imp1, imp2)]
     slide, spin, roll = (
-        jnp.where(priority == 0, at_least(a, b), mix(a, b))
+        jnp.where(priority == 0, jnp.maximum(a, b), mix(a, b))
         for a, b in zip(friction1, friction2, strict=True)
     )
     none = [jnp.zeros_like(x) for x in solref]

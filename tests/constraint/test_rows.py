@@ -1,5 +1,6 @@
 """Softness of rows as MuJoCo documents it, sparse Jacobians, and the line search."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from helpers import check_gradients
 
+from eqsim import Generalized, load_mjcf
 from eqsim.constraint import DenseJacobian, rows, sparse_jacobian
 from eqsim.constraint.costs import impedance, softness
 from eqsim.constraint.newton import least_share
@@ -106,6 +108,47 @@ def test_mixed_formats_are_the_default():
 
 
 NV, ROWS = 7, 6
+SLIDING = """
+<mujoco><default><geom friction=".5" solref="-5000 -20"/></default><worldbody>
+  <geom type="plane" size="2 2 1"/>
+  <body pos="0 0 .098"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/>
+    <geom size=".1" mass="1"/></body>
+</worldbody></mujoco>"""
+MIXED = {
+    "friction": (lambda sys: sys.geoms.friction, 0),
+    "stiffness": (lambda sys: sys.geoms.solref, 0),
+}
+
+
+@pytest.mark.parametrize("kernels", ("on", "off"))
+@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.quick_cases("friction-on")
+def test_equal_shapes_share_the_derivative(name, kernels, monkeypatch):
+    """Of the larger friction, and of the smaller `solref` of the direct format, each of two
+    equal shapes has half of the derivative: that is its central difference."""
+    monkeypatch.setenv("EQSIM_KERNELS", kernels)
+    (where, column), sys = MIXED[name], load_mjcf(SLIDING)
+    start = Generalized().init(sys)
+    start = eqx.tree_at(lambda s: s.qd, start, jnp.array([1.0, -0.1]))
+    at = where(sys)[:, column]
+
+    @jax.jit
+    def acceleration(values):
+        changed = eqx.tree_at(where, sys, where(sys).at[:, column].set(values))
+        return Generalized().acceleration(changed, start, jnp.zeros(0))[0]
+
+    found = jax.jit(jax.grad(acceleration))(at)
+    steps = 1e-6 * at[0] * np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    differences = np.array(
+        [(acceleration(at + h) - acceleration(at - h)) / 2e-6 for h in steps]
+    )
+    expected = np.stack([*found, jnp.sum(found)]) * at[0]
+    np.testing.assert_allclose(expected, differences, rtol=1e-5)
+    np.testing.assert_array_equal(found[0], found[1])
+    assert abs(found[0]) > 1e-6
+    np.testing.assert_allclose(jax.jit(jax.jacfwd(acceleration))(at), found, rtol=1e-9)
+
+
 DOFS = (0, 3), (1,), (), (2, 3, 6), (0, 3), (3, 5)
 
 
