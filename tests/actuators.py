@@ -1,4 +1,9 @@
-"""Robots with every kind of actuator, as MJCF."""
+"""Robots with every kind of actuator, as MJCF, and their activations in MuJoCo."""
+
+import numpy as np
+
+from eqsim.io.mjcf._read_actuators import mujoco_activations
+
 
 _LIMB = """
 <body pos="0 0 1"><freejoint name="free"/><geom type="box" size=".1 .2 .1"/>
@@ -17,6 +22,7 @@ _LIMB = """
 _ROBOT = """
 <mujoco><option timestep=".004" integrator="{integrator}"{groups}>
 <flag contact="disable" actuation="{actuation}"/></option>
+<extension><plugin plugin="mujoco.pid"/></extension>
 <worldbody><site name="world" pos=".1 .2 .3" quat=".3 .4 .5 .6"/>{limb}</worldbody>
 {tendon}<actuator>{actuators}</actuator></mujoco>
 """
@@ -32,6 +38,18 @@ _MOTOR = (
     'motorconst=".5" resistance="2" cogging=".1 6 .3" '
     'lugre="20 .1 .2 .4 .1" thermal="2 5 1.5 .004 25 20"'
 )
+
+
+def discrete_pid(joint, words="", **settings):
+    """A servo of the plugin `mujoco.pid`."""
+    states = ("ki" in settings) + ("slewmax" in settings) + ("dyntype" in words)
+    config = [f'<config key="{k}" value="{x}"/>' for k, x in settings.items()]
+    return (
+        f'<plugin plugin="mujoco.pid" joint="{joint}" actdim="{states}" {words}>'
+        f"{''.join(config)}</plugin>"
+    )
+
+
 FILES = {
     "joints": (
         f'<motor joint="free" gear="1 2 3 4 5 6"/>'
@@ -84,6 +102,18 @@ FILES = {
         '<pid joint="ball" gear="1 2 1" kp="3" kv=".2" ki="2" slewmax="5"/>'
         '<pid joint="slide" kp="3" input="vel ff" velrange="-1 1"/>'
     ),
+    "discrete_pids": (
+        discrete_pid("hinge", 'ctrlrange="-.4 .9"', kp=3, ki=20, kd=0.2, imax=0.3)
+        + discrete_pid("hinge", 'forcerange="-.5 .4"', kp=3, ki=-2, slewmax=2)
+        + discrete_pid(
+            "slide",
+            'dyntype="integrator" actearly="true" actrange="-.4 .5"',
+            **{"kp": 2, "ki": 9, "kd": 0.1, "imax": 0.2, "slewmax": 3},
+        )
+        + discrete_pid("slide", 'dyntype="filterexact" dynprm=".1"', kp=2, slewmax=1)
+        + discrete_pid("ball", 'gear="1 2 1"', kd=0.1)
+        + '<pid joint="slide" kp="3" ki="1" slewmax="2"/>'
+    ),
     "passive": '<motor joint="hinge" gear="9"/><motor joint="slide" gear="5"/>',
     "groups": (
         f'<motor joint="hinge" group="1"/><dcmotor joint="slide" {_MOTOR} group="1"/>'
@@ -128,3 +158,10 @@ def text(name, integrator, off=""):
         tendon=_TENDON if name == "tendons" else "",
         actuators=FILES[name],
     )
+
+
+def set_activations(data, sys, act):
+    """Set the activations of MuJoCo, and a time after the start if servos have started."""
+    places = mujoco_activations(sys.actuators)
+    data.act[:] = np.asarray(act)[places]
+    data.time = float(np.any(np.delete(np.asarray(act), places) > 0))

@@ -14,7 +14,7 @@ from jax import lax
 
 from ..kinematics.coordinates import dof_joints
 from ..kinematics.link_motion import ascend, Frames, frames, Kinematics, kinematics
-from ..model import System, Tree, tree
+from ..model import ActivationState, Gain, System, Tree, tree
 from ..model.arrays import per_row, take
 from ..spatial import safe_sqrt
 from .actuator_slots import addresses
@@ -150,8 +150,14 @@ def _inactive(sys: System, moments: Moments, length, qd, act) -> Actuation:
 
 def _early(sys: System, act, now: Signals, velocity):
     """Return the activations that forces read: now, or at the end of the step."""
-    pairs = zip(sys.actuators.act_early, sys.actuators.states)
-    early = [mark for mark, states in pairs for _ in states]
+    actuators = sys.actuators
+    early = [
+        mark and (gain is not Gain.DISCRETE_PID or state is ActivationState.SIGNAL)
+        for mark, gain, states in zip(
+            actuators.act_early, actuators.gains, actuators.states
+        )
+        for state in states
+    ]
     if not any(early):
         return act
     share = per_row(early, act)

@@ -13,7 +13,7 @@ from jax import lax
 
 from ..model import ActivationState, Control, System, Transmission
 from ..model.actuator_parameters import ActuatorStructure
-from ..model.arrays import replace, take, take_or_zero
+from ..model.arrays import concatenate, put, replace, take, take_or_zero
 from ..spatial import clamp, exponential, logarithm, multiply, safe_sqrt, Vec3
 from ..spatial.rotations import normalize4
 
@@ -175,6 +175,72 @@ def pid_drive(sys: System, facts: PIDFacts, act, ctrl, length):
     drive = -bias[:, 1] * target - bias[:, 2] * take_or_zero(ctrl, facts.velocity)
     drive = drive + take_or_zero(ctrl, facts.force)
     return drive + actuators.pids.integral_gain * take_or_zero(act, facts.integral)
+
+
+class DiscretePIDFacts(NamedTuple):
+    """Static places of discrete PID servos: forces; setpoints among activations and then
+    controls; activations, -1 without."""
+
+    outs: list[int]
+    sources: list[int]
+    signal: list[int]
+    integral: list[int]
+    slew: list[int]
+    started: list[int]
+
+
+def discrete_pid_facts(structure: ActuatorStructure, owners) -> DiscretePIDFacts:
+    """Return where discrete PID servos keep their numbers."""
+    at, state = addresses(structure), ActivationState
+    num_act = sum(map(len, structure.states))
+    slots = {
+        each: state_index(structure, owners, each)
+        for each in (state.SIGNAL, state.INTEGRAL, state.SLEW, state.STARTED)
+    }
+    direct = [num_act + at.ctrl[k] for k in owners]
+    signal = slots[state.SIGNAL]
+    sources = [own if own >= 0 else ctrl for own, ctrl in zip(signal, direct)]
+    return DiscretePIDFacts([at.out[k] for k in owners], sources, *slots.values())
+
+
+def discrete_pid(sys: System, facts: DiscretePIDFacts, act, ctrl, length):
+    """Compute the setpoints, the errors and the forces of the integrals of discrete PID
+    servos."""
+    pids, dt = sys.actuators.discrete_pids, sys.dt[None]
+    assert pids is not None, "there are discrete PID servos"
+    target = take(concatenate([act, ctrl]), facts.sources)
+    rows = [i for i, slot in enumerate(facts.slew) if slot >= 0]
+    if rows:
+        before = take(act, [facts.slew[i] for i in rows])
+        free, speed = take(target, rows), take(pids.max_slew, rows)
+        limited, _ = limit_slew(free, before, speed, dt)
+        started = take(act, [facts.started[i] for i in rows]) > 0.0
+        target = replace(target, rows, jnp.where(started, limited, free))
+    error = target - take(length, facts.outs)
+    rows = [i for i, slot in enumerate(facts.integral) if slot >= 0]
+    if not rows:
+        return target, error, jnp.zeros_like(error)
+    total = take(act, [facts.integral[i] for i in rows]) + take(error, rows) * dt
+    bound = take(pids.max_integral, rows)
+    force = clamp(take(pids.integral, rows) * total, -bound, bound)
+    return target, error, put(force, rows, len(facts.outs))
+
+
+def discrete_pid_rates(sys: System, facts: DiscretePIDFacts, act, ctrl, length):
+    """Compute the rates of the integrals, of the setpoints and of the marks of the first
+    step: their places in `State.act`, and the rates."""
+    pids, dt = sys.actuators.discrete_pids, sys.dt[None]
+    assert pids is not None, "there are discrete PID servos"
+    target, _, force = discrete_pid(sys, facts, act, ctrl, length)
+    gain = jnp.where(pids.integral == 0.0, 1.0, pids.integral)
+    values = force / gain, target, jnp.ones_like(target)
+    slots, rates = [], [act[:0]]
+    for places, value in zip((facts.integral, facts.slew, facts.started), values):
+        rows = [i for i, slot in enumerate(places) if slot >= 0]
+        own = [places[i] for i in rows]
+        slots += own
+        rates.append((take(value, rows) - take(act, own)) / dt)
+    return slots, concatenate(rates)
 
 
 def _rotation_target(sys: System, k: int, act, ctrl):

@@ -25,6 +25,9 @@ from ..spatial import clamp, safe_sqrt
 from .actuator_slots import (
     addresses,
     anchor_setpoints,
+    discrete_pid,
+    discrete_pid_facts,
+    discrete_pid_rates,
     limit_slew,
     nearest_setpoints,
     orientation_forces,
@@ -97,9 +100,13 @@ def _linear(structure: ActuatorStructure) -> LinearActivations:
     for k, kind in enumerate(structure.activation):
         if kind in _LINEAR:
             integrates = kind is Activation.INTEGRATOR
+            signals = [
+                slot
+                for slot, state in enumerate(structure.states[k], start=at.act[k])
+                if state is ActivationState.SIGNAL
+            ]
             rows += [
-                (at.act[k] + i, at.ctrl[k] + i, k, integrates)
-                for i in range(len(structure.states[k]))
+                (slot, at.ctrl[k] + i, k, integrates) for i, slot in enumerate(signals)
             ]
     return LinearActivations(*(tuple(row[i] for row in rows) for i in range(4)))
 
@@ -122,6 +129,9 @@ def signals(sys: System, act, ctrl, length, velocity) -> Signals:
     if actuators.pids is not None:
         facts = pid_facts(structure, actuators.pids.owners)
         rates.append(pid_integral(sys, facts, act, ctrl, length))
+    if actuators.discrete_pids is not None:
+        facts = discrete_pid_facts(structure, actuators.discrete_pids.owners)
+        rates.append(discrete_pid_rates(sys, facts, act, ctrl, length))
     inputs = None
     if actuators.motors is not None:
         motors = actuators.motors
@@ -236,10 +246,13 @@ def next_activation(sys: System, act, rate, velocity):
     """
     actuators, dt = sys.actuators, sys.dt
     new = act + rate * _span(sys, act, dt)
-    owners = [k for k, states in enumerate(actuators.states) for _ in states]
+    kinds = [(k, x) for k, states in enumerate(actuators.states) for x in states]
+    owners = [k for k, _ in kinds]
     limited = [
-        actuators.act_limited[k] and actuators.activation[k] is not Activation.DC_MOTOR
-        for k in owners
+        actuators.act_limited[k]
+        and actuators.activation[k] is not Activation.DC_MOTOR
+        and state is not ActivationState.STARTED
+        for k, state in kinds
     ]
     new = clip_rows(new, take(actuators.act_range, owners), tuple(limited))
     if actuators.motors is None:
@@ -474,6 +487,16 @@ def _pid_drive(sys, facts, rows, scalar, x):
     return take(drive, [pids.owners.index(facts.scalars[i]) for i in rows])
 
 
+def _discrete_pid_drive(sys, facts, rows, scalar, x):
+    pids = sys.actuators.discrete_pids
+    assert pids is not None, "there are discrete PID servos"
+    places = discrete_pid_facts(sys.actuators.structure, pids.owners)
+    _, error, integral = discrete_pid(sys, places, x.act, x.signals.ctrl, x.length)
+    rate = take_or_zero(x.signals.rate, places.signal) - take(x.velocity, places.outs)
+    drive = pids.proportional * error + pids.derivative * rate + integral
+    return take(drive, [pids.owners.index(facts.scalars[i]) for i in rows])
+
+
 def _affine_bias(sys, facts, rows, scalar, x):
     b = take(sys.actuators.bias, [facts.scalars[i] for i in rows])
     length, velocity = take((scalar.length, scalar.velocity), rows)
@@ -500,6 +523,7 @@ _DRIVES = {
     Gain.MUSCLE: _muscle_drive,
     Gain.DC_MOTOR: _motor_drive,
     Gain.PID: _pid_drive,
+    Gain.DISCRETE_PID: _discrete_pid_drive,
 }
 _BIASES = {
     Bias.AFFINE: _affine_bias,

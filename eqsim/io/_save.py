@@ -164,6 +164,7 @@ _CLASSES = {
         model.MuscleActivations,
         model.DCMotors,
         model.PIDs,
+        model.DiscretePIDs,
         model.Sites,
         model.Meshes,
         model.HeightFields,

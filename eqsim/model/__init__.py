@@ -44,6 +44,7 @@ from .actuator_models import (
 from .actuator_parameters import (
     Actuators as Actuators,
     DCMotors as DCMotors,
+    DiscretePIDs as DiscretePIDs,
     MuscleActivations as MuscleActivations,
     Muscles as Muscles,
     PIDs as PIDs,

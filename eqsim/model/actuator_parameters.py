@@ -104,6 +104,43 @@ class PIDs(eqx.Module):
         return len(self.owners)
 
 
+class DiscretePIDs(eqx.Module):
+    r"""PID servos whose force includes the error of the current time step (MuJoCo's
+    plugin `mujoco.pid`).
+
+    With the setpoint $u$, which is the control, or the activation if there is one, moved
+    by at most $\dot u_{\max} \Delta t$ from that of the last step, and the error
+    $e = u - \ell$:
+
+    $f = k_p e + k_d (\dot u - \dot\ell) + k_i z', \qquad
+    k_i z' = \mathrm{clip}(k_i (z + e\,\Delta t), -f_{\max}, f_{\max})$
+
+    where $\dot u$ is the rate of the activation, zero if there is none. As in MuJoCo,
+    implicit integrators do not include the derivative by velocity.
+
+    **Arguments:**
+
+    - `owners`: actuator of each row.
+    - `proportional`, `integral`, `derivative`: gains $k_p$, $k_i$ and $k_d$. The integral
+        has no effect if the actuator has no such state.
+    - `max_integral`: largest force $f_{\max}$ of the integral; infinite for no bound.
+    - `max_slew`: largest rate $\dot u_{\max}$ of the setpoint; no effect if the actuator has
+        no such state.
+    """
+
+    owners: tuple[int, ...] = eqx.field(static=True)
+    proportional: Float[Array, " n"] = eqx.field(converter=as_array)
+    integral: Float[Array, " n"] = eqx.field(converter=as_array)
+    derivative: Float[Array, " n"] = eqx.field(converter=as_array)
+    max_integral: Float[Array, " n"] = eqx.field(converter=as_array)
+    max_slew: Float[Array, " n"] = eqx.field(converter=as_array)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.owners)
+
+
 class DCMotors(eqx.Module):
     r"""DC motors: electrical circuit, temperature, cogging and LuGre friction.
 
@@ -192,7 +229,7 @@ class Actuators(eqx.Module):
 
     On a hinge or slide, $\ell = \mathrm{gear}\, q$. A motor has $g_0 = 1$; a position servo
     $g_0 = k_p, b_1 = -k_p, b_2 = -k_v$; a velocity servo $g_0 = k_v, b_2 = -k_v$. For
-    other laws see `Muscles`, `DCMotors` and `PIDs`.
+    other laws see `Muscles`, `DCMotors`, `PIDs` and `DiscretePIDs`.
 
     `ctrl` contains the controls and `State.act` the activations, actuator by actuator.
     Most actuators have one control, and one activation or none. Orientation servos have
@@ -224,7 +261,8 @@ class Actuators(eqx.Module):
         servos. None if no actuator has any. The polynomial has the coefficients of
         $\dot q |\dot q|, \dot q^3, \dots$
     - `crank_length`: length of the rod of each slider-crank, m.
-    - `muscles`, `muscle_activations`, `motors`, `pids`: parameters of other force laws.
+    - `muscles`, `muscle_activations`, `motors`, `pids`, `discrete_pids`: parameters of
+        other force laws.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -266,6 +304,7 @@ class Actuators(eqx.Module):
     muscle_activations: MuscleActivations | None = None
     motors: DCMotors | None = None
     pids: PIDs | None = None
+    discrete_pids: DiscretePIDs | None = None
 
     @property
     def structure(self) -> ActuatorStructure:
@@ -333,8 +372,9 @@ def velocity_gains(gains, biases, gain, bias) -> tuple[bool, ...]:
     **Arguments:** as the fields of `Actuators`, as NumPy arrays.
     """
     affine = zip(gains, biases, gain[:, 2], bias[:, 2], strict=True)
+    known = Gain.AFFINE, Gain.DISCRETE_PID
     return tuple(
-        (g, b) != (Gain.AFFINE, Bias.AFFINE) or bool(by_gain) or bool(by_bias)
+        g not in known or b is not Bias.AFFINE or bool(by_gain) or bool(by_bias)
         for g, b, by_gain, by_bias in affine
     )
 

@@ -119,6 +119,7 @@ class Gain(enum.Enum):
     DC_MOTOR = "dcmotor"
     ORIENTATION = "so3"
     PID = "pid"
+    DISCRETE_PID = "discrete_pid"
 
 
 class Bias(enum.Enum):
@@ -149,8 +150,10 @@ class Control(enum.Enum):
 class ActivationState(enum.Enum):
     """Meaning of an activation of an actuator.
 
-    DC motors have up to five activations and PID servos up to two, in this order; all
-    other actuators have `SIGNAL`.
+    DC motors have up to five activations and PID servos up to two, in this order.
+    Discrete PID servos have `INTEGRAL`, `SLEW`, `STARTED` and `SIGNAL`, or some of them;
+    `STARTED` is zero before the first step, in which the setpoint may jump. All other
+    actuators have `SIGNAL`.
     """
 
     SIGNAL = "signal"
@@ -159,6 +162,7 @@ class ActivationState(enum.Enum):
     TEMPERATURE = "temperature"
     BRISTLE = "bristle"
     CURRENT = "current"
+    STARTED = "started"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -195,6 +195,7 @@ _REASONS = {
     "actuators.motors": "the motor is disabled, or has no such controller or state",
     "actuators.pids": "the servo is disabled, or has no such state",
     "actuators.pids.max_integral": "it only says when the integral stops",
+    "actuators.discrete_pids": "the servo has no such state, or no bound",
     "tendons.coef": "the tendon exerts no force",
     "tendons.stiffness": "Tendons.has_spring is False",
     "tendons.stiffness_poly": "Tendons.has_spring is False",

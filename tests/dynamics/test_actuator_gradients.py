@@ -46,7 +46,8 @@ def compare_velocity_gain(text: str, seed: int) -> None:
         model.opt.disableflags |= off
         data = mujoco.MjData(model)
         data.qpos[:], data.qvel[:] = q, qd
-        data.act[:], data.ctrl[:] = act, ctrl
+        data.ctrl[:] = ctrl
+        actuators.set_activations(data, sys, act)
         mujoco.mj_step(model, data)
         found.append(derivative(model, data))
     gain, moments = gains(sys, q, qd, act, ctrl)

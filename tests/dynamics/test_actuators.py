@@ -1,5 +1,7 @@
 """Actuators and passive joint forces against MuJoCo C."""
 
+import dataclasses
+
 import actuators
 import equinox as eqx
 import jax
@@ -7,11 +9,13 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
-from helpers import tree_allclose
+from helpers import check_gradients, tree_allclose
 
 import eqsim
+from eqsim.actuators import Delay
 from eqsim.dynamics import actuator_forces, actuator_states, passive_forces
-from eqsim.io import load_mjcf, write_mjcf
+from eqsim.io import load, load_mjcf, save, write_mjcf
+from eqsim.io.mjcf._read_actuators import mujoco_activations
 from eqsim.model import Integrator, State
 from eqsim.testing import random_configuration, random_system
 
@@ -20,7 +24,8 @@ def compare(model, sys, state, ctrl):
     """Forces now, and the state after a step."""
     data = mujoco.MjData(model)
     data.qpos[:], data.qvel[:] = state.q, state.qd
-    data.act[:], data.ctrl[:] = state.act, ctrl
+    data.ctrl[:] = ctrl
+    actuators.set_activations(data, sys, state.act)
     mujoco.mj_forward(model, data)
     own = actuator_states(sys, state, ctrl)
     found = (
@@ -36,9 +41,10 @@ def compare(model, sys, state, ctrl):
     for name, a, b in zip(names, found, expected, strict=True):
         assert tree_allclose(a, jnp.asarray(b), rtol=1e-9, atol=1e-9), name
     new = eqsim.Generalized().step(sys, state, ctrl)
+    places = mujoco_activations(sys.actuators)
     mujoco.mj_step(model, data)
     for name, a, b in (
-        ("act", new.act, data.act),
+        ("act", new.act[jnp.asarray(places, int)], data.act),
         ("qpos", new.q, data.qpos),
         ("qvel", new.qd, data.qvel),
     ):
@@ -50,6 +56,8 @@ def draw(sys, seed, scale=0.5):
     rng = np.random.default_rng(seed)
     q, qd = random_configuration(seed, sys, scale)
     act, ctrl = scale * rng.normal(size=sys.na), rng.normal(size=sys.nu)
+    # Servos have started in states of odd seeds.
+    act[np.delete(np.arange(sys.na), mujoco_activations(sys.actuators))] = seed % 2
     return State(q, qd, jnp.asarray(act)), jnp.asarray(ctrl)
 
 
@@ -81,7 +89,7 @@ def test_random_robots(seed):
 # Forces do not depend on the integrator. `test_actuator_gradients.py` has all files.
 @pytest.mark.parametrize("integrator", ("Euler", "RK4"))
 @pytest.mark.parametrize("name", actuators.FILES)
-@pytest.mark.quick_cases("muscles-Euler", "pids-RK4")
+@pytest.mark.quick_cases("muscles-Euler", "pids-RK4", "discrete_pids-Euler")
 def test_every_kind(name, integrator):
     text = actuators.text(name, integrator)
     model, sys = mujoco.MjModel.from_xml_string(text), load_mjcf(text)
@@ -198,3 +206,178 @@ def test_saturated_servo_of_orientation_does_not_damp():
         new = step(sys, state, ctrl)
         assert tree_allclose(new.qd, jnp.asarray(data.qvel), rtol=1e-9, atol=1e-9)
     assert 0 < below < 20
+
+
+# The plugin `mujoco.pid`: every setting with and without the others, and every dynamics.
+SETTINGS = {"kp": 8, "ki": 20, "kd": 0.3, "imax": 0.4, "slewmax": 1.5}
+WITHOUT = {
+    **{
+        f"no {key}": {k: x for k, x in SETTINGS.items() if k != key} for key in SETTINGS
+    },
+    **{"all": SETTINGS, "kp": {"kp": 8}, "negative ki": {"kp": 8, "ki": -4}},
+}
+DYNAMICS = {
+    "none": "",
+    "integrator": 'dyntype="integrator" actrange="-.6 .9" actearly="true"',
+    "filter": 'dyntype="filter" dynprm=".05"',
+    "filterexact": 'dyntype="filterexact" dynprm=".05" actearly="true"',
+}
+PENDULUM = """
+<mujoco><option timestep=".005" integrator="{integrator}"><flag contact="disable"/></option>
+<extension><plugin plugin="mujoco.pid"/></extension>
+<worldbody><body><joint name="one" axis="0 1 0" damping=".1"/>
+  <geom type="capsule" fromto="0 0 0 .3 0 0" size=".05"/>
+  <body pos=".3 0 0"><joint name="two" axis="0 1 0" damping=".1"/>
+    <geom type="capsule" fromto="0 0 0 .3 0 0" size=".04"/></body></body></worldbody>
+<actuator>{actuators}<motor joint="two"/>
+  <pid joint="two" kp="1" ki="1" imax=".1" slewmax="2"/></actuator>{more}</mujoco>"""
+
+
+def pendulum(settings, words="", integrator="Euler", more=""):
+    words += ' ctrlrange="-.8 .8" forcerange="-6 6"'
+    servos = actuators.discrete_pid("one", words, **settings)
+    servos += actuators.discrete_pid("two", kp=2, kd=0.1)
+    return PENDULUM.format(integrator=integrator, actuators=servos, more=more)
+
+
+def follow(text, sys=None, steps=200):
+    """Compare motions from the start, where the setpoint jumps; returns MuJoCo's `act`."""
+    model = mujoco.MjModel.from_xml_string(text)
+    sys = load_mjcf(text) if sys is None else sys
+    data, rng = mujoco.MjData(model), np.random.default_rng(0)
+    pipeline, acts = eqsim.Generalized(), []
+    state, step = pipeline.init(sys), jax.jit(pipeline.step)
+    places = mujoco_activations(sys.actuators)
+    for number in range(steps):
+        if number % 25 == 0:
+            data.ctrl[:] = rng.normal(size=model.nu)
+        mujoco.mj_step(model, data)
+        state = step(sys, state, jnp.asarray(data.ctrl))
+        own = jnp.concatenate([state.q, state.qd, state.act[jnp.asarray(places)]])
+        expected = np.concatenate([data.qpos, data.qvel, data.act])
+        assert np.max(np.abs(own - expected)) < 1e-10, number
+        acts.append(data.act.copy())
+    return np.array(acts)
+
+
+@pytest.mark.parametrize("dynamics", DYNAMICS)
+@pytest.mark.parametrize("case", WITHOUT)
+@pytest.mark.quick_cases("all-none", "no kd-filterexact")
+def test_discrete_pids_follow_mujoco(case, dynamics):
+    acts = follow(pendulum(WITHOUT[case], DYNAMICS[dynamics]))
+    if case == "all":
+        bound = SETTINGS["imax"] / SETTINGS["ki"]
+        assert np.sum(np.abs(acts[:, 0]) > 0.999 * bound) > 20
+        rates = np.abs(np.diff(acts[:, 1])) / 0.005
+        assert dynamics != "none" or np.isclose(np.max(rates), SETTINGS["slewmax"])
+
+
+@pytest.mark.parametrize("integrator", ("RK4", "implicit", "implicitfast"))
+@pytest.mark.quick_cases("RK4")
+def test_discrete_pids_with_other_integrators(integrator):
+    """Stages of the first step of RK4 are after the start; implicit integrators leave out
+    the derivative of the force, as MuJoCo does."""
+    follow(pendulum(SETTINGS, integrator=integrator))
+
+
+def test_discrete_pids_with_delay_and_without_clipping():
+    """The plugin ignores the delay of a control that it reads itself, but not that of an
+    activation, and always clips this control."""
+    delay = 'delay=".02" nsample="6"'
+    text = pendulum(SETTINGS, delay).replace("<flag ", '<flag clampctrl="disable" ')
+    sys = load_mjcf(text)
+    assert not sys.actuator_models and "without delay" in sys.notes[0]
+    follow(text)
+    filtered = pendulum(SETTINGS, f"{DYNAMICS['filter']} {delay}")
+    follow(filtered.replace("<flag ", '<flag clampctrl="disable" '))
+    later = sys.with_actuator_model(sys.actuators.names[0], Delay(0.02, 6))
+    with pytest.raises(ValueError, match="'mujoco.pid' ignores without activation"):
+        write_mjcf(later)
+
+
+@pytest.mark.parametrize("time", (0.0, 0.3))
+def test_discrete_pids_are_written_and_saved(time, tmp_path):
+    """Setpoints of keyframes count after the start only."""
+    acts = " ".join(map(str, np.arange(5) / 10))
+    keys = (
+        f'<keyframe><key name="k" time="{time}" act="{acts}" qpos=".1 .2"/></keyframe>'
+    )
+    text = pendulum(SETTINGS, DYNAMICS["filter"], more=keys)
+    sys = load_mjcf(text)
+    written = write_mjcf(sys)
+    save(tmp_path / "robot.eqx", sys)
+    for again in (load_mjcf(written), load(tmp_path / "robot.eqx")):
+        assert tree_allclose(again, sys, rtol=1e-15, atol=0.0)
+    compare(mujoco.MjModel.from_xml_string(written), sys, *draw(sys, 1))
+    model, pipeline = mujoco.MjModel.from_xml_string(written), eqsim.Generalized()
+    data, state = mujoco.MjData(model), pipeline.init_keyframe(sys, "k")
+    mujoco.mj_resetDataKeyframe(model, data, 0)
+    assert (data.time > 0) == (time > 0)
+    data.ctrl[:] = 0.7
+    mujoco.mj_step(model, data)
+    state = pipeline.step(sys, state, jnp.full(sys.nu, 0.7))
+    assert tree_allclose(state.qd, jnp.asarray(data.qvel), rtol=1e-12, atol=1e-12)
+
+
+def test_batches_of_discrete_pids():
+    """Each robot of a batch has its own gains, and its own first step."""
+    sys = load_mjcf(pendulum(SETTINGS, DYNAMICS["filter"]))
+    state, ctrl = draw(sys, 1)
+    mark = [x.value for x in sys.actuators.states[0]].index("started")
+    first = eqx.tree_at(lambda s: s.act, state, state.act.at[mark].set(0.0))
+    states = jax.tree.map(lambda *x: jnp.stack(x), state, first)
+    robots = jax.tree.map(lambda x: jnp.stack([x, x]), sys.without_pattern())
+    where = lambda s: (
+        s.actuators.discrete_pids.proportional,
+        s.actuators.discrete_pids.integral,
+    )
+    robots = eqx.tree_at(
+        where, robots, [x * jnp.array([[1.0], [0.5]]) for x in where(robots)]
+    )
+    step = eqsim.Generalized().step
+    found = jax.vmap(step)(robots, states, jnp.stack([ctrl, ctrl]))
+    for i in range(2):
+        pick = lambda tree: jax.tree.map(lambda x: x[i], tree)
+        assert tree_allclose(
+            pick(found), step(pick(robots), pick(states), ctrl), rtol=1e-12, atol=1e-12
+        )
+
+
+CLAMPS = {
+    "free": (0.001, 0.1, 0.105),
+    "integral at its bound": (0.0199, 0.1, 0.105),
+    "integral at its lower bound": (-0.0199, 0.02, 0.015),
+    "setpoint too fast": (0.001, 0.1, 0.6),
+    "both": (0.0199, 0.4, 0.9),
+}
+
+
+@pytest.mark.parametrize("started", (0.0, 1.0))
+@pytest.mark.parametrize("case", CLAMPS)
+@pytest.mark.quick_cases("free-1.0", "both-1.0", "both-0.0")
+def test_derivatives_of_discrete_pids(case, started):
+    """On both sides of each bound, and in the first step."""
+    sys = load_mjcf(pendulum(SETTINGS))
+    integral, before, target = CLAMPS[case]
+    q, qd = jnp.array([0.05, -0.1]), jnp.array([0.3, 0.2])
+    act = jnp.array([integral, before, started, 0.0, 0.01])
+    where = lambda s: (s.actuators.discrete_pids, s.dt)
+    pids, dt = where(sys)
+    inputs = q, qd, act[:2], jnp.array([target, 0.2, 0.1, 0.3, 0.2])
+    # The other servo has neither bound nor limited rate.
+    names = ("proportional", "integral", "derivative", "max_integral", "max_slew")
+    numbers = [getattr(pids, name)[0] for name in names]
+
+    def step(inputs, numbers, dt):
+        q, qd, own, ctrl = inputs
+        new = {k: getattr(pids, k).at[0].set(x) for k, x in zip(names, numbers)}
+        robot = eqx.tree_at(where, sys, (dataclasses.replace(pids, **new), dt))
+        state = State(q, qd, act.at[:2].set(own))
+        new = eqsim.Generalized().step(robot, state, ctrl)
+        return new.qd, new.act
+
+    check_gradients(step, inputs, numbers, dt)
+    by_act = jax.jacobian(lambda x: step((q, qd, x, inputs[3]), numbers, dt)[0][0])
+    slope = by_act(act[:2])
+    assert (slope[0] == 0.0) == ("bound" in case or case == "both")
+    assert (slope[1] != 0.0) == (started > 0 and case in ("setpoint too fast", "both"))

@@ -333,8 +333,8 @@ FAMILIES = (
         ),
         "laws": Family(
             "Actuators: laws",
-            "Affine laws, filters, integrators, muscles, DC motors and PID servos, with ranges "
-            "of controls, activations and forces.",
+            "Affine laws, filters, integrators, muscles, DC motors and both kinds of PID servos, "
+            "with ranges of controls, activations and forces.",
             {"": models.LAWS},
             models.driven,
             ("actuators.",),

@@ -269,6 +269,7 @@ LAWS = f"""
 <mujoco>
   <option timestep=".004"/>
   <default><geom contype="0" conaffinity="0"/></default>
+  <extension><plugin plugin="mujoco.pid"/></extension>
   <worldbody>
     <body><joint name="hinge" axis="0 1 .1" damping=".2"/>
       <geom type="capsule" fromto="0 0 0 .3 0 0" size=".05"/>
@@ -276,6 +277,13 @@ LAWS = f"""
         <geom size=".1" pos="0 .02 .05"/></body></body>
   </worldbody>
   <actuator>
+    <plugin name="discrete pid" plugin="mujoco.pid" joint="hinge" actdim="1"
+      ctrlrange="-.3 .3"><config key="kp" value="2"/><config key="kd" value=".1"/>
+      <config key="ki" value="3"/><config key="imax" value=".5"/></plugin>
+    <plugin name="discrete pid, filter" plugin="mujoco.pid" joint="slide" dyntype="filter"
+      dynprm=".05" actdim="3" actearly="true"><config key="kp" value="2"/>
+      <config key="kd" value=".1"/><config key="ki" value="2"/>
+      <config key="imax" value=".3"/><config key="slewmax" value="20"/></plugin>
     <general name="affine" joint="hinge" gaintype="affine" gainprm="1 .2 .3"
       biastype="affine" biasprm=".1 .3 -.2" ctrlrange="-.4 .4" forcerange="-.5 .5"/>
     <general name="filter" joint="hinge" dyntype="filter" dynprm=".05" gainprm="2"

@@ -20,6 +20,7 @@ import numpy as np
 import eqsim
 from eqsim.collision import contact_plan
 from eqsim.io import load_mjcf, UnsupportedMJCF
+from eqsim.io.mjcf._read_actuators import mujoco_activations
 
 from .contacts import (
     compared,
@@ -83,14 +84,20 @@ def compare_motion(sys: eqsim.System, model: mujoco.MjModel, steps: int) -> Moti
     advance = jax.jit(_advance, static_argnums=0, compiler_options=quick_compile())
     dynamic, static = eqx.partition(sys, eqx.is_array)
 
-    def step(state: np.ndarray, ctrl: np.ndarray):
-        after, solved = advance(static, dynamic, *_parts(model, state), ctrl)
-        return np.concatenate(after), solved
+    places = mujoco_activations(sys.actuators)
+
+    def step(state: np.ndarray, ctrl: np.ndarray, number: int):
+        q, qd, known = _parts(model, state)
+        # Servos that have started have a mark, for which MuJoCo reads the time.
+        act = np.where(np.arange(sys.na) < sys.actuators.na, float(number > 0), 0.0)
+        act[places] = known
+        after, solved = advance(static, dynamic, q, qd, act, ctrl)
+        return np.concatenate([*after[:2], np.asarray(after[2])[places]]), solved
 
     path = _mujoco_path(model, steps)
     count = len(path.states) - 1
     started = time.perf_counter()
-    step(path.states[0], path.ctrl[0])
+    step(path.states[0], path.ctrl[0], 0)
     compiled = time.perf_counter()
     parted, local = _errors(step, path)
     spent = (time.perf_counter() - compiled) / max(2 * count, 1)
@@ -119,9 +126,9 @@ def _errors(step, path: _Path) -> tuple[np.ndarray, np.ndarray]:
     count = len(path.states) - 1
     now, along, single = path.states[0], [], []
     for k in range(count):
-        now = step(now, path.ctrl[k])[0]
+        now = step(now, path.ctrl[k], k)[0]
         along.append(now)
-        single.append(step(path.states[k], path.ctrl[k])[0])
+        single.append(step(path.states[k], path.ctrl[k], k)[0])
     if not count:
         return np.zeros(0), np.zeros(0)
     target = path.states[1:]
@@ -183,7 +190,7 @@ def _reason(sys, model, steps: int, step) -> str:
             "unstable, so rounding errors grow."
         )
     k = int(np.argmax(single))
-    solved = step(path.states[k], path.ctrl[k])[1]
+    solved = step(path.states[k], path.ctrl[k], k)[1]
     data = mujoco.MjData(model)
     data.qpos[:], data.qvel[:], data.act[:] = _parts(model, path.states[k])
     data.ctrl[:] = path.ctrl[k]

@@ -6,8 +6,8 @@ from typing import Any
 
 from ..._errors import check_count
 from ..._primitive import patterned
-from ...model import Cone, Integrator, Keyframes, System, validate
-from ._read_actuators import read_actuators, with_delays
+from ...model import Cone, Integrator, System, validate
+from ._read_actuators import read_actuators, read_keyframes, with_delays
 from ._read_bodies import (
     find_contacts,
     has_medium,
@@ -23,7 +23,7 @@ from ._read_bodies import (
 from ._read_elements import read_equalities, read_sensors, read_sites, read_tendons
 from ._support import check_ignored, check_supported
 from ._table import read_fields
-from .mujoco_names import element_names, read_flags
+from .mujoco_names import read_flags
 from .sources import compile_source
 
 
@@ -68,16 +68,15 @@ def load_mjcf(
     contacts = find_contacts(model, flags)
     notes = check_supported(label, model, flags, contacts, ignored)
     notes += tuple(f"MuJoCo warns: {warning}" for warning in warnings)
+    actuators = read_actuators(model, flags)
     system = System(
         links=read_links(model, flags),
         joints=read_joints(model, flags),
         geoms=read_geoms(model, flags, contacts),
         pairs=read_pairs(model, flags, contacts),
-        actuators=read_actuators(model, flags),
+        actuators=actuators,
         equalities=read_equalities(model, flags),
-        keyframes=Keyframes(
-            names=element_names(model, "key"), **read_fields("key", model, flags)
-        ),
+        keyframes=read_keyframes(model, flags, actuators),
         excludes=read_excludes(model),
         filter_parent=flags.filterparent,
         integrator=tuple(Integrator)[model.opt.integrator],

@@ -1,5 +1,7 @@
 """Reading of actuators and the parameters of their laws."""
 
+import functools as ft
+import math
 from typing import Any
 
 import numpy as np
@@ -12,15 +14,17 @@ from ...model import (
     Bias,
     Control,
     DCMotors,
+    DiscretePIDs,
     Gain,
+    Keyframes,
     Muscles,
     PIDs,
     System,
     Transmission,
 )
 from ...model.actuator_parameters import MuscleActivations, velocity_gains
-from ._table import as_tuple, LAWS, MUSCLE, read_fields
-from .mujoco_names import element_names, Flags, kind_names
+from ._table import as_tuple, DISCRETE_PID, LAWS, MUSCLE, read_fields
+from .mujoco_names import element_names, engine, Flags, kind_names
 
 
 def read_muscles(model: Any, gains, biases) -> Muscles | None:
@@ -97,12 +101,13 @@ def law_parameters(actuators: Actuators, k: int) -> dict[str, np.ndarray]:
 def read_actuators(model: Any, flags: Flags) -> Actuators:
     """Convert the actuators of a `mujoco.MjModel`."""
     # Fixed gains, absent biases and laws left out are affine ones with zero coefficients.
-    laws = kind_names("mjtGain", model.actuator_gaintype)
+    laws, plugins = kind_names("mjtGain", model.actuator_gaintype), pid_plugins(model)
+    laws = np.where(plugins, Gain.DISCRETE_PID.value, laws)
     affine = ("fixed", "none", "user")
     gains = tuple(Gain("affine" if x in affine else x) for x in laws)
     own = kind_names("mjtBias", model.actuator_biastype)
     biases = tuple(Bias("affine" if x in affine else x) for x in own)
-    gain, bias = _affine(model)
+    gain, bias = _affine(model, laws)
     fields = read_fields("actuator", model, flags)
     # MuJoCo ignores damping and armature of orientation servos.
     transmissions = kind_names("mjtTrn", model.actuator_trntype)
@@ -115,6 +120,8 @@ def read_actuators(model: Any, flags: Flags) -> Actuators:
     has_own = np.isin(dynamics, ["muscle", "dcmotor", "pid"])
     has_own |= np.isin(laws, ["dcmotor", "pid"])
     activation = tuple(map(Activation, dynamics))
+    # MuJoCo's plugin clips controls whatever the flag is.
+    clips = np.repeat(plugins & (dynamics == "none"), model.actuator_ctrlnum)
     lengths = model.actuator_cranklength
     return Actuators(
         names=element_names(model, "actuator"),
@@ -124,12 +131,19 @@ def read_actuators(model: Any, flags: Flags) -> Actuators:
         biases=biases,
         activation=activation,
         inputs=tuple(_inputs(model, k, law) for k, law in enumerate(laws)),
-        states=tuple(_states(model, k, kind) for k, kind in enumerate(activation)),
+        states=tuple(
+            _pid_plugin_states(model, k, kind)
+            if plugins[k]
+            else _states(model, k, kind)
+            for k, kind in enumerate(activation)
+        ),
         wraps=as_tuple(wrapping_servos(model)),
         enabled=as_tuple(~idle_actuators(model, flags)),
         active=flags.actuation,
         has_velocity_gain=velocity_gains(gains, biases, gain, bias),
-        ctrl_limited=as_tuple(model.actuator_ctrllimited * flags.clampctrl),
+        ctrl_limited=as_tuple(
+            model.actuator_ctrllimited.astype(bool) & (clips | flags.clampctrl)
+        ),
         gear=model.actuator_gear,
         gain=gain,
         bias=bias,
@@ -137,6 +151,7 @@ def read_actuators(model: Any, flags: Flags) -> Actuators:
         ctrl_range=model.actuator_ctrlrange,
         crank_length=lengths if "slidercrank" in transmissions else None,
         muscles=read_muscles(model, gains, biases),
+        discrete_pids=_read_pid_plugins(model, np.flatnonzero(plugins).tolist()),
         **_read_laws(model, gains, activation),
         **fields,
     )
@@ -150,7 +165,7 @@ def with_delays(sys: System, model: Any, flags: Flags) -> System:
     """Attach the delays of actuators. MuJoCo reads controls of past time steps alone, so
     that a delay lasts at least one."""
     delays, settings = model.actuator_delay, model.actuator_history
-    delayed = (delays > 0) & ~idle_actuators(model, flags)
+    delayed = (delays > 0) & ~idle_actuators(model, flags) & ~ignores_delay(model)
     delayed &= model.actuator_ctrlnum == 1
     for samples, order in sorted({*map(tuple, settings[delayed].tolist())}):
         chosen = np.flatnonzero(delayed & np.all(settings == (samples, order), axis=1))
@@ -160,11 +175,117 @@ def with_delays(sys: System, model: Any, flags: Flags) -> System:
     return sys
 
 
-def _affine(model: Any) -> tuple[np.ndarray, np.ndarray]:
+# The plugin `mujoco.pid`.
+
+
+PID_PLUGIN = "mujoco.pid"
+"""Name of the plugin."""
+
+
+@ft.lru_cache(maxsize=1)
+def _pid_slot() -> int:
+    """Return MuJoCo's number of the plugin, which it gives to each that it loads."""
+    text = f"""<mujoco><extension><plugin plugin="{PID_PLUGIN}"/></extension>
+      <worldbody><body><joint name="joint"/><geom size="1"/></body></worldbody>
+      <actuator><plugin plugin="{PID_PLUGIN}" joint="joint"/></actuator></mujoco>"""
+    return int(engine().MjModel.from_xml_string(text).plugin[0])
+
+
+def pid_plugins(model: Any) -> np.ndarray:
+    """Return true for the actuators of the plugin `mujoco.pid`."""
+    instances = model.actuator_plugin
+    if not np.any(instances >= 0):
+        return instances >= 0
+    return (instances >= 0) & (model.plugin[instances] == _pid_slot())
+
+
+def ignores_delay(model: Any) -> np.ndarray:
+    """Return true for actuators whose plugin reads the control without its delay: those
+    without activation."""
+    dynamics = kind_names("mjtDyn", model.actuator_dyntype)
+    return pid_plugins(model) & (dynamics == "none")
+
+
+def _settings(model: Any, k: int) -> dict[str, str]:
+    """Return the settings of the plugin of an actuator, empty ones left out."""
+    start = int(model.plugin_attradr[model.actuator_plugin[k]])
+    words = bytes(model.plugin_attr[start:].astype(np.uint8)).split(b"\0")
+    pairs = zip(DISCRETE_PID, words)
+    return {key: word.decode("latin-1") for key, word in pairs if word}
+
+
+def pid_plugin_problem(model: Any, flags: Flags, k: int) -> str | None:
+    """Return why an actuator with the plugin is not simulated; None if it is."""
+    one = lambda enumeration, numbers: str(kind_names(enumeration, numbers[[k]])[0])
+    dynamics = one("mjtDyn", model.actuator_dyntype)
+    gain = one("mjtGain", model.actuator_gaintype)
+    bias = one("mjtBias", model.actuator_biastype)
+    if dynamics not in ("none", "integrator", "filter", "filterexact"):
+        return f'dyntype="{dynamics}"'
+    if (gain, bias) != ("fixed", "none"):
+        return f'gaintype="{gain}" and biastype="{bias}" of its default class'
+    if (model.actuator_ctrladr[k], model.actuator_outadr[k]) != (k, k):
+        return "listed after actuators with several controls or forces, or no control"
+    if flags.actuation and idle_actuators(model, flags)[k]:
+        return "in a disabled group, where the plugin still exerts its force"
+    for key, word in _settings(model, k).items():
+        try:
+            known = math.isfinite(float(word))
+        except ValueError:
+            known = False
+        if not known:
+            return f'{key}="{word}", which is not a finite number'
+    return None
+
+
+def _read_pid_plugins(model: Any, owners: list[int]) -> DiscretePIDs | None:
+    if not owners:
+        return None
+    default = {"imax": math.inf}
+    rows = [_settings(model, k) for k in owners]
+    numbers = {
+        name: np.array([float(row.get(key, default.get(key, 0.0))) for row in rows])
+        for key, name in DISCRETE_PID.items()
+    }
+    # Without an integral there is nothing to bound.
+    numbers["max_integral"][numbers["integral"] == 0] = math.inf
+    return DiscretePIDs(owners=tuple(owners), **numbers)
+
+
+def _pid_plugin_states(
+    model: Any, k: int, kind: Activation
+) -> tuple[ActivationState, ...]:
+    own, state = _settings(model, k), ActivationState
+    slews = "slewmax" in own
+    present = (
+        (state.INTEGRAL, float(own.get("ki", 0.0)) != 0),
+        (state.SLEW, slews),
+        (state.STARTED, slews),
+        (state.SIGNAL, kind is not Activation.NONE),
+    )
+    return tuple(each for each, on in present if on)
+
+
+def mujoco_activations(actuators: Actuators) -> list[int]:
+    """Return the places in `State.act` of MuJoCo's activations: of all states but the
+    marks of the first step, for which MuJoCo reads the time."""
+    states = [state for own in actuators.states for state in own]
+    return [i for i, x in enumerate(states) if x is not ActivationState.STARTED]
+
+
+def read_keyframes(model: Any, flags: Flags, actuators: Actuators) -> Keyframes:
+    """Convert the keyframes of a `mujoco.MjModel`."""
+    fields = read_fields("key", model, flags)
+    started = (model.key_time > 0).astype(float)[:, None]
+    act = np.tile(started, (1, actuators.na))
+    act[:, mujoco_activations(actuators)] = fields["act"]
+    return Keyframes(names=element_names(model, "key"), **fields | {"act": act})
+
+
+def _affine(model: Any, gains: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Read affine gains and biases; zeros for laws with other parameters."""
     gain = np.array(model.actuator_gainprm[:, :3])
     bias = np.array(model.actuator_biasprm[:, :3])
-    gains = kind_names("mjtGain", model.actuator_gaintype)
     biases = kind_names("mjtBias", model.actuator_biastype)
     gain[gains != "affine", 1:] = 0
     gain[~np.isin(gains, ["fixed", "affine", "so3"])] = 0

@@ -15,7 +15,12 @@ import numpy as np
 from ..._errors import listed
 from ...model import GeomKind, Integrator
 from ...model.pairs import touching_kinds
-from ._read_actuators import idle_actuators
+from ._read_actuators import (
+    idle_actuators,
+    ignores_delay,
+    pid_plugin_problem,
+    pid_plugins,
+)
 from ._read_bodies import Contacts, overrides
 from ._read_elements import hidden_shapes, problems, simulated_equalities
 from ._table import attribute_list
@@ -122,9 +127,19 @@ def _user_laws(m: Any, flags: Flags, contacts: Contacts) -> np.ndarray:
 
 
 def _user_dynamics(m: Any, flags: Flags, contacts: Contacts) -> np.ndarray:
-    """Find actuators with callbacks for activations, and with plugins, which are marked
-    alike."""
-    return (_laws(m)[2] == "user") | (m.actuator_plugin >= 0)
+    """Find actuators with callbacks for activations."""
+    return (_laws(m)[2] == "user") & ~pid_plugins(m)
+
+
+def _other_plugins(m: Any, flags: Flags, contacts: Contacts) -> np.ndarray:
+    """Find actuators with other plugins than `mujoco.pid`."""
+    return (m.actuator_plugin >= 0) & ~pid_plugins(m)
+
+
+def _other_pids(m: Any, flags: Flags, contacts: Contacts) -> list[str]:
+    names, plugins = described(m, "actuator"), np.flatnonzero(pid_plugins(m)).tolist()
+    rows = [(names[k], pid_plugin_problem(m, flags, k)) for k in plugins]
+    return [f"{name} ({reason})" for name, reason in rows if reason]
 
 
 def _other_delays(m: Any, flags: Flags, contacts: Contacts) -> np.ndarray:
@@ -265,7 +280,8 @@ _SUPPORTED: dict[str, str] = {
     "actuator": (
         "all elements, on joints, tendons, sites (with `refsite`), slider-cranks and bodies "
         "(adhesion); gain, bias and dynamics of motors, servos, muscles, DC motors, `pid` "
-        "and `orientation`, alone and combined in `general`; several inputs; `gear`, "
+        "and `orientation`, alone and combined in `general`; the plugin `mujoco.pid`; several "
+        "inputs; `gear`, "
         f"`ctrlrange`, `group`, `delay`, `nsample`, `interp`, {attribute_list('actuator')}."
     ),
     "mesh": (
@@ -327,6 +343,11 @@ _NO_EFFECT: dict[str, tuple] = {
         "it exerts no force.",
         "actuator",
         lambda m, flags, contacts: idle_actuators(m, flags),
+    ),
+    "delay of actuator with `mujoco.pid`": (
+        "the plugin reads the control without delay, unless there is an activation.",
+        "actuator",
+        lambda m, flags, contacts: ignores_delay(m) & (m.actuator_delay > 0),
     ),
     "shape that touches nothing": (
         "a distance field without a partner is left out.",
@@ -450,10 +471,17 @@ _REFUSED: dict[str, tuple] = {
     ),
     "flex": ("remove it: bodies are rigid.", "flex", lambda *source: True),
     "plugin of actuator": (
-        "replace `mujoco.pid` by the element `pid`, and others by an actuator model "
+        "of all plugins, `mujoco.pid` is simulated; replace others by an actuator model "
         "(`System.with_actuator_model`).",
         "actuator",
-        lambda m, flags, contacts: m.actuator_plugin >= 0,
+        _other_plugins,
+    ),
+    "setting of `mujoco.pid` in actuator": (
+        "use finite numbers, `dyntype` none, integrator, filter or filterexact, a default "
+        "class without law, enabled groups, and list such actuators first, because the plugin "
+        "counts actuators, not controls.",
+        "",
+        _other_pids,
     ),
     "plugin of body": (
         "remove it; for elasticity, use joints with `stiffness` and `damping`.",

@@ -185,6 +185,15 @@ LAWS: dict[str, dict[str, tuple[str, int]]] = {
 """Columns of the parameters of force laws, for each field of `Actuators` with such laws; those
 of `mj_fwdActuation` and `mjs_setToDCMotor`."""
 
+DISCRETE_PID = {
+    "kp": "proportional",
+    "ki": "integral",
+    "kd": "derivative",
+    "imax": "max_integral",
+    "slewmax": "max_slew",
+}
+"""Fields of `DiscretePIDs` by the keys of the plugin `mujoco.pid`, in its order."""
+
 MUSCLE = (
     "force",
     "scale",

@@ -15,6 +15,7 @@ from jax.core import Tracer
 from ...actuators import Delay
 from ...model import (
     Activation,
+    ActivationState,
     Actuators,
     Bias,
     Control,
@@ -32,8 +33,13 @@ from ...model import (
 )
 from ...model.kinds import require_known
 from ...spatial import quaternion_matrix
-from ._read_actuators import INTERPOLATIONS, law_parameters
-from ._table import attributes
+from ._read_actuators import (
+    INTERPOLATIONS,
+    law_parameters,
+    mujoco_activations,
+    PID_PLUGIN,
+)
+from ._table import attributes, DISCRETE_PID
 from .mujoco_names import engine
 from .sources import compile_source
 
@@ -74,13 +80,18 @@ def write_mjcf(sys: System) -> str:
     _write_contacts(ET.SubElement(root, "contact"), sys)
     _write_tendons(ET.SubElement(root, "tendon"), sys)
     _write_equalities(ET.SubElement(root, "equality"), sys)
+    if sys.actuators.discrete_pids is not None:
+        _add(_add(root, "extension", {}), "plugin", {"plugin": PID_PLUGIN})
     _write_actuators(ET.SubElement(root, "actuator"), sys)
     _write_sensors(ET.SubElement(root, "sensor"), sys)
     keyframes = ET.SubElement(root, "keyframe")
     for k, name in enumerate(sys.keyframes.names):
         words = {"name": name, **attributes("key", sys.keyframes, k)}
-        if sys.actuator_models:
-            words["act"] = sys.keyframes.act[k, : sys.actuators.na]
+        if sys.na:
+            places, act = mujoco_activations(sys.actuators), sys.keyframes.act[k]
+            words["act"] = act[places]
+            if np.any(np.delete(act[: sys.actuators.na], places) > 0):
+                words["time"] = sys.dt
         _add(keyframes, "key", words)
     for part in [x for x in root if not len(x) and not x.attrib]:
         root.remove(part)
@@ -346,7 +357,26 @@ def _write_actuators(part: ET.Element, sys: System) -> None:
         if actuators.active and not actuators.enabled[k]:
             words["group"] = _OFF
         words |= _delay(sys, k)
-        _add(part, "general", words)
+        discrete = actuators.gains[k] is Gain.DISCRETE_PID
+        element = _add(part, "plugin" if discrete else "general", words)
+        if discrete:
+            for key, value in _settings(actuators, k).items():
+                _add(element, "config", {"key": key, "value": value})
+
+
+def _settings(actuators: Actuators, k: int) -> dict[str, Any]:
+    """Return the settings of the plugin of an actuator."""
+    own, states = actuators.discrete_pids, actuators.states[k]
+    assert own is not None, "there are discrete PID servos"
+    row = own.owners.index(k)
+    values = {key: getattr(own, name)[row] for key, name in DISCRETE_PID.items()}
+    if ActivationState.INTEGRAL not in states:
+        values["ki"] = 0.0
+    if ActivationState.SLEW not in states:
+        del values["slewmax"]
+    if np.isinf(values["imax"]):
+        del values["imax"]
+    return values
 
 
 def _delay(sys: System, k: int) -> dict[str, Any]:
@@ -360,6 +390,12 @@ def _delay(sys: System, k: int) -> dict[str, Any]:
         raise ValueError(
             f"MJCF has one delay per actuator and no other model, but actuator {name!r} has "
             f"{kinds}. Write `sys.without_actuator_models()`."
+        )
+    discrete = sys.actuators.gains[k] is Gain.DISCRETE_PID
+    if discrete and sys.actuators.activation[k] is Activation.NONE:
+        raise ValueError(
+            f"Actuator {name!r} has a delay, which the plugin {PID_PLUGIN!r} ignores without "
+            "activation. Write `sys.without_actuator_models()`."
         )
     row = () if own[0].shared else own[0].actuators.index(k)
     delay = float(model.delay[row])
@@ -391,6 +427,14 @@ def _target(sys: System, k: int) -> dict[str, Any]:
 
 def _laws(actuators: Actuators, k: int) -> dict[str, Any]:
     numbers = law_parameters(actuators, k)
+    if actuators.gains[k] is Gain.DISCRETE_PID:
+        marks = [state is ActivationState.STARTED for state in actuators.states[k]]
+        return {
+            "plugin": PID_PLUGIN,
+            "dyntype": actuators.activation[k].value,
+            "dynprm": numbers["dynprm"],
+            "actdim": len(marks) - sum(marks),
+        }
     gain, bias = actuators.gains[k], actuators.biases[k]
     gaintype, biastype = gain.value, bias.value
     if gain is Gain.AFFINE and not np.any(actuators.gain[k, 1:]):

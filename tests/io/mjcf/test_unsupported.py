@@ -166,8 +166,8 @@ def test_every_refused_feature_has_a_test():
             load_mjcf(text(**parts))
         provoked |= {feature.name for feature, _ in error.value.problems}
     refused = {row.name for row in FEATURES if row.status is Status.REFUSED}
-    # See `test_body_plugins_are_refused_by_name`.
-    assert refused - provoked == {"plugin of body"}
+    # MuJoCo's wheel has no such plugins.
+    assert refused - provoked == {"plugin of body", "plugin of actuator"}
 
 
 ACCEPTED = {
@@ -281,14 +281,6 @@ def test_elements_without_names_are_named_by_their_bodies(monkeypatch):
 
 
 PLUGINS = {
-    "actuator": (
-        {
-            "extension": '<extension><plugin plugin="mujoco.pid"><instance name="i">'
-            '<config key="kp" value="1"/></instance></plugin></extension>',
-            "more": actuator('<plugin name="pid" joint="hinge" instance="i"/>'),
-        },
-        'plugin of actuator "pid":',
-    ),
     "geom": (
         {
             "extension": '<extension><plugin plugin="mujoco.sdf.torus">'
@@ -323,6 +315,70 @@ def test_plugins_of_sensors_are_left_out():
     sys = load_mjcf(text(**TOUCH_GRID))
     assert any('"skin"' in note for note in sys.notes)
     assert len(sys.sensors.names) == len(load_mjcf(text()).sensors.names)
+
+
+def pid(name="pid", joint="hinge", words="", **settings):
+    """An actuator with the plugin `mujoco.pid`."""
+    config = "".join(
+        f'<config key="{key}" value="{x}"/>' for key, x in settings.items()
+    )
+    plugin = f'<plugin name="{name}" plugin="mujoco.pid" joint="{joint}" {words}>'
+    return f"{plugin}{config}</plugin>"
+
+
+EXTENSION = '<extension><plugin plugin="mujoco.pid"/></extension>'
+AFFINE = '<default class="affine"><general biastype="affine"/></default>'
+WRONG_PIDS = {
+    "text": (pid(kp="strong"), 'kp="strong", which is not a finite number'),
+    "infinite": (pid(kp=1, imax="inf"), 'imax="inf", which is not a finite number'),
+    "nan": (pid(kd="nan"), 'kd="nan", which is not a finite number'),
+    "law of a class": (
+        pid(kp=1, words='class="affine"'),
+        'gaintype="fixed" and biastype="affine" of its default class',
+    ),
+    "after two controls": (
+        '<pid joint="hinge" kp="3" input="vel ff"/>' + pid(kp=1),
+        "listed after actuators with several controls",
+    ),
+    "after three forces": (
+        '<orientation joint="spherical" kp="1" input="expmap"/>' + pid(kp=1),
+        "listed after actuators with several controls or forces",
+    ),
+    "disabled": (pid(kp=1, words='group="3"'), "in a disabled group"),
+    "muscle": (pid(kp=1, words='dyntype="muscle" actdim="0"'), 'dyntype="muscle"'),
+}
+
+
+def wrong_pid(case):
+    actuators, _ = WRONG_PIDS[case]
+    return {
+        "extension": f"{EXTENSION}<default>{AFFINE}</default>",
+        "option": 'actuatorgroupdisable="3"',
+        "more": actuator(actuators),
+    }
+
+
+REFUSED["setting of a plugin"] = wrong_pid("text"), "setting of `mujoco.pid`"
+
+
+@pytest.mark.parametrize("case", WRONG_PIDS)
+def test_settings_of_pid_plugins_are_refused_by_name(case):
+    says = f'setting of `mujoco.pid` in actuator "pid" ({WRONG_PIDS[case][1]}'
+    with pytest.raises(UnsupportedMJCF) as error:
+        load_mjcf(text(**wrong_pid(case)))
+    assert says in str(error.value) and len(error.value.problems) == 1
+
+
+def test_other_plugins_of_actuators_are_refused_by_name():
+    """MuJoCo's wheel has no other one, so the compiled model is changed."""
+    parts = {"extension": EXTENSION, "more": actuator(pid(kp=1))}
+    model = mujoco.MjModel.from_xml_string(text(**parts))
+    assert len(load_mjcf(model).actuators.names) == 1
+    model.plugin[0] += 1
+    with pytest.raises(
+        UnsupportedMJCF, match='plugin of actuator "pid": of all plugins'
+    ):
+        load_mjcf(model)
 
 
 def test_body_plugins_are_refused_by_name():
