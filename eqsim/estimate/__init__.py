@@ -34,6 +34,5 @@ from .stochastic_model import (
     JointVelocities as JointVelocities,
     Orientation as Orientation,
     SensorMeasurement as SensorMeasurement,
-    Space as Space,
     StochasticModel as StochasticModel,
 )

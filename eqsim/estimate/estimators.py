@@ -26,6 +26,7 @@ from ..control import (
 from ..model import check_state, State, System
 from ..model.arrays import as_array
 from .stochastic_model import (
+    AbstractSpace,
     channels_of,
     check_mapping,
     compress,
@@ -34,8 +35,7 @@ from .stochastic_model import (
     independent_rows,
     per_entry,
     push_forward,
-    Space,
-    state_space,
+    States,
     StochasticModel,
     triangular,
 )
@@ -289,7 +289,11 @@ class AbstractFilter(AbstractEstimator):
 
     @abc.abstractmethod
     def transform(
-        self, sys: System, estimate: Estimate, fn: Callable[[State], Any], space: Space
+        self,
+        sys: System,
+        estimate: Estimate,
+        fn: Callable[[State], Any],
+        space: AbstractSpace,
     ) -> Moments:
         """Compute mean and deviations of a function of an uncertain state.
 
@@ -334,7 +338,7 @@ class AbstractFilter(AbstractEstimator):
         """
         channels = channels_of(self.model, sys)
         seen = lambda state: self.model.predict(sys, state, ctrl)
-        moments = self.transform(sys, estimate, seen, channels.space)
+        moments = self.transform(sys, estimate, seen, channels)
         mask = channels.mask(valid)
         error = channels.error(moments.value, measured, mask)
         spread = jnp.where(mask[:, None], moments.spread, 0.0)
@@ -404,7 +408,7 @@ def moved(sys: System, estimate: Estimate, step: Array, factor: Array) -> Estima
 def advanced(filter: AbstractFilter, sys, estimate: Estimate, ctrl):
     """Return the estimate one step later, the moments of the step, and a factor of its noise."""
     step = lambda state: filter.model.step(sys, state, ctrl)
-    moments = filter.transform(sys, estimate, step, state_space(sys))
+    moments = filter.transform(sys, estimate, step, States(sys))
     noise = filter.model.process_factor(sys)
     factor = filter.compress(jnp.concatenate([moments.spread, noise], 1))
     return Estimate(moments.value, factor), moments, noise
@@ -459,7 +463,11 @@ class ExtendedKalmanFilter(AbstractFilter):
     model: StochasticModel  # pyright: ignore
 
     def transform(
-        self, sys: System, estimate: Estimate, fn: Callable[[State], Any], space: Space
+        self,
+        sys: System,
+        estimate: Estimate,
+        fn: Callable[[State], Any],
+        space: AbstractSpace,
     ) -> Moments:
         S = estimate.factor
         at = lambda change: fn(retract(sys, estimate.state, dot(S, change)))
@@ -509,7 +517,11 @@ class UnscentedKalmanFilter(AbstractFilter):
             check_finite(f"UnscentedKalmanFilter.{name}", vars(self)[name])
 
     def transform(
-        self, sys: System, estimate: Estimate, fn: Callable[[State], Any], space: Space
+        self,
+        sys: System,
+        estimate: Estimate,
+        fn: Callable[[State], Any],
+        space: AbstractSpace,
     ) -> Moments:
         S = estimate.factor
         n = S.shape[0]
@@ -550,5 +562,5 @@ class UnscentedKalmanFilter(AbstractFilter):
         return np.array([first, *[0.5 / square] * (2 * size)]), center, square**0.5
 
 
-def _away(space: Space, mean: Any, values: Any) -> Array:
+def _away(space: AbstractSpace, mean: Any, values: Any) -> Array:
     return jax.vmap(space.difference, (None, 0))(mean, values)

@@ -35,7 +35,7 @@ from .stochastic_model import (
     correct,
     dot,
     push_forward,
-    state_space,
+    States,
     StochasticModel,
 )
 
@@ -119,7 +119,7 @@ class MovingHorizon(AbstractEstimator):
     def init(self, sys: System, state: State, sd: Any) -> HorizonMemory:
         channels = channels_of(self.model, sys)
         first = first_estimate(sys, state, sd)
-        N, dtype, m = self.horizon, state.q.dtype, sum(channels.widths.values())
+        N, dtype, m = self.horizon, state.q.dtype, sum(channels.widths)
         repeat = lambda x: jnp.broadcast_to(x[None], (N + 1, *x.shape))
         return HorizonMemory(
             first,
@@ -127,7 +127,10 @@ class MovingHorizon(AbstractEstimator):
             jax.tree.map(repeat, first.state),
             jnp.zeros((N + 1, first.factor.shape[0]), dtype),
             jnp.zeros((N, sys.nu), dtype),
-            {k: jnp.zeros((N, *shape), dtype) for k, shape in channels.shapes.items()},
+            {
+                k: jnp.zeros((N, *shape), dtype)
+                for k, shape in zip(channels.spaces, channels.shapes)
+            },
             jnp.zeros((N, m), bool),
             jnp.zeros(N, bool),
             jnp.ones((), bool),
@@ -278,7 +281,7 @@ class WindowDynamics(AbstractDynamics):
             return self.step(moved, action + change[self.nx :]).state
 
         zero = jnp.zeros(2 * self.nx, action.dtype)
-        _, slope = push_forward(step, state_space(self.sys.sys), zero)
+        _, slope = push_forward(step, States(self.sys.sys), zero)
         return slope[:, : self.nx], slope[:, self.nx :]
 
     def check(self, state: Timed) -> None:
@@ -331,9 +334,7 @@ def _end_factor(model: StochasticModel, window: Window, states: State) -> Array:
         start, end, ctrl, valid, active = now
         ahead = advanced(filter, sys, Estimate(start, factor), ctrl)[0]
         seen = lambda state: model.predict(sys, state, ctrl)
-        moments = filter.transform(
-            sys, Estimate(end, ahead.factor), seen, channels.space
-        )
+        moments = filter.transform(sys, Estimate(end, ahead.factor), seen, channels)
         spread = jnp.where(valid[:, None], moments.spread, 0.0)
         noise = jnp.where(valid, channels.noise, 1.0)
         new = correct(moments.source, spread, noise).factor

@@ -1,8 +1,8 @@
 r"""Stochastic models: measurements, covariances as factors, process and measurement noise.
 
-In this order: the spaces in which values are compared (numbers, coordinates, orientations);
-measurements, which predict channels from a state; factors of covariances and the correction by
-a measurement, which `identify.Innovations` uses as well; the stochastic model of a robot.
+In this order: spaces of values (numbers, coordinates, orientations, states); measurements,
+which predict channels from a state; factors of covariances and the correction by a measurement,
+which `identify.Innovations` uses as well; the stochastic model of a robot.
 """
 
 import abc
@@ -29,19 +29,28 @@ from ..spatial.rotations import matrix_quaternion
 
 
 class AbstractSpace(eqx.Module):
-    """The space in which one channel is measured."""
+    """A space of values: of one channel, of all channels, or of states."""
+
+    @property
+    @abc.abstractmethod
+    def linear(self) -> bool:
+        """True for a vector space, where the step to a mean of differences is exact."""
 
     @abc.abstractmethod
-    def difference(self, a: Float[Array, " n"], b: Float[Array, " n"]) -> Array:
-        r"""Compute the step from `a` to `b`, $b \ominus a$."""
+    def difference(self, a: Any, b: Any) -> Array:
+        r"""Compute the step from `a` to `b`, $b \ominus a$, in tangent coordinates."""
 
     @abc.abstractmethod
-    def integrate(self, a: Float[Array, " n"], step: Array) -> Float[Array, " n"]:
+    def integrate(self, a: Any, step: Array) -> Any:
         r"""Move `a` by a step, $a \oplus \mathrm{step}$."""
 
 
 class Euclidean(AbstractSpace):
     """Numbers that are subtracted."""
+
+    @property
+    def linear(self) -> bool:
+        return True
 
     def difference(self, a: Float[Array, " n"], b: Float[Array, " n"]) -> Array:
         return b - a
@@ -60,6 +69,10 @@ class Coordinates(AbstractSpace):
 
     sys: System
 
+    @property
+    def linear(self) -> bool:
+        return self.sys.nq == self.sys.nv
+
     def difference(self, a: Float[Array, " n"], b: Float[Array, " n"]) -> Array:
         return kinematics.difference(self.sys, a, b)
 
@@ -70,6 +83,10 @@ class Coordinates(AbstractSpace):
 class Orientation(AbstractSpace):
     """A unit quaternion, scalar first; steps are rotation vectors in body axes, rad."""
 
+    @property
+    def linear(self) -> bool:
+        return False
+
     def difference(self, a: Float[Array, " n"], b: Float[Array, " n"]) -> Array:
         w, x, y, z = _entries(a / jnp.linalg.norm(a))
         product = multiply((w, -x, -y, -z), _entries(b / jnp.linalg.norm(b)))
@@ -77,6 +94,27 @@ class Orientation(AbstractSpace):
 
     def integrate(self, a: Float[Array, " n"], step: Array) -> Float[Array, " n"]:
         return jnp.concatenate(turn(_entries(a), Vec3(*_entries(step)), 1.0))
+
+
+class States(AbstractSpace):
+    """States of a robot; steps are coordinates, velocities and activations.
+
+    **Arguments:**
+
+    - `sys`: the robot; only its structure is read.
+    """
+
+    sys: System
+
+    @property
+    def linear(self) -> bool:
+        return self.sys.nq == self.sys.nv
+
+    def difference(self, a: State, b: State) -> Array:
+        return state_difference(self.sys, a, b)
+
+    def integrate(self, a: State, step: Array) -> State:
+        return retract(self.sys, a, step)
 
 
 def _entries(x: Array) -> tuple[Array, ...]:
@@ -460,32 +498,13 @@ def correct(
 # The model.
 
 
-class Space(NamedTuple):
-    r"""Differences and steps of values on a manifold.
-
-    - `difference`: $(a, b) \mapsto b \ominus a$. `integrate`: $(a, s) \mapsto a \oplus s$.
-    - `linear`: true for a vector space, where the step to a mean of differences is exact.
-    """
-
-    difference: Callable[[Any, Any], Array]
-    integrate: Callable[[Any, Array], Any]
-    linear: bool = False
-
-
-def state_space(sys: System) -> Space:
-    """Return the space of states, in tangent coordinates."""
-    return Space(
-        ft.partial(state_difference, sys), ft.partial(retract, sys), sys.nq == sys.nv
-    )
-
-
 def choose(keep: Any, one: Any, two: Any) -> Any:
     """Choose one of two trees of arrays by a flag."""
     return jax.tree.map(lambda x, y: jnp.where(keep, x, y), one, two)
 
 
 def push_forward(
-    fn: Callable[[Array], Any], space: Space, zero: Float[Array, " n"]
+    fn: Callable[[Array], Any], space: AbstractSpace, zero: Float[Array, " n"]
 ) -> tuple[Any, Float[Array, "m n"]]:
     """Compute the value of a function at `zero`, and its derivative in tangent coordinates
     of the value."""
@@ -577,51 +596,50 @@ class StochasticModel(eqx.Module):
         return self.measure.predict(sys, state, ctrl)
 
 
-class Channels(NamedTuple):
+class Channels(AbstractSpace):
     """The measured channels of a model, as one vector.
 
-    - `spaces`: space of each channel. `shapes`: shape of its values.
+    **Arguments:**
+
+    - `spaces`: space of each channel, in the order of their names.
+    - `shapes`: shape of the values of each channel.
     - `widths`: number of tangent coordinates of each channel.
     - `noise`: standard deviations of all of them.
     """
 
     spaces: dict[str, AbstractSpace]
-    shapes: dict[str, tuple[int, ...]]
-    widths: dict[str, int]
+    shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    widths: tuple[int, ...] = eqx.field(static=True)
     noise: Float[Array, " m"]
 
     @property
-    def space(self) -> Space:
-        """The space of all channels together."""
-        linear = all(isinstance(space, Euclidean) for space in self.spaces.values())
-        return Space(self.difference, self.integrate, linear)
+    def linear(self) -> bool:
+        return all(space.linear for space in self.spaces.values())
 
-    def difference(self, one: Mapping[str, Array], two: Mapping[str, Array]) -> Array:
-        """Compute the step from one measurement to another."""
-        parts = [s.difference(one[name], two[name]) for name, s in self.spaces.items()]
+    def difference(self, a: Mapping[str, Array], b: Mapping[str, Array]) -> Array:
+        parts = [s.difference(a[name], b[name]) for name, s in self.spaces.items()]
         return jnp.concatenate(parts)
 
-    def integrate(self, one: Mapping[str, Array], step: Array) -> dict[str, Array]:
-        """Move a measurement by a step."""
+    def integrate(self, a: Mapping[str, Array], step: Array) -> dict[str, Array]:
         parts = self.split(step)
-        return {k: s.integrate(one[k], parts[k]) for k, s in self.spaces.items()}
+        return {k: s.integrate(a[k], parts[k]) for k, s in self.spaces.items()}
 
     def split(
         self, numbers: Float[Array, " m"] | Bool[Array, " m"]
     ) -> dict[str, Array]:
         """Return the part of each channel."""
-        parts = jnp.split(numbers, np.cumsum([*self.widths.values()])[:-1])
-        return dict(zip(self.widths, parts, strict=True))
+        parts = jnp.split(numbers, np.cumsum(self.widths)[:-1])
+        return dict(zip(self.spaces, parts, strict=True))
 
     def mask(self, valid: Any) -> Bool[Array, " m"]:
         """Return a flag for each number that is measured."""
         if valid is None:
-            return jnp.ones(sum(self.widths.values()), bool)
+            return jnp.ones(sum(self.widths), bool)
         if not isinstance(valid, Mapping):
-            valid = {name: valid for name in self.widths}
-        _check_names("valid", valid, self.widths)
+            valid = {name: valid for name in self.spaces}
+        _check_names("valid", valid, self.spaces)
         parts = []
-        for name, width in self.widths.items():
+        for name, width in zip(self.spaces, self.widths, strict=True):
             flag = jnp.asarray(valid[name])
             if flag.shape not in ((), (width,)) or flag.dtype != bool:
                 raise ValueError(
@@ -639,8 +657,8 @@ class Channels(NamedTuple):
         **Raises:** `ValueError` if names or shapes of channels are wrong.
         """
         check_mapping(measured)
-        _check_names("measured", measured, self.widths)
-        for name, shape in self.shapes.items():
+        _check_names("measured", measured, self.spaces)
+        for name, shape in zip(self.spaces, self.shapes, strict=True):
             dims = {f"axis {k}": size for k, size in enumerate(shape)}
             check_shape(f"measured[{name!r}]", measured[name], dims)
         known = {
@@ -700,5 +718,5 @@ def channels_of(model: StochasticModel, sys: System) -> Channels:
         for name, width in widths.items()
     ]
     spaces = {name: space_of(model.measure, sys, name) for name in widths}
-    shapes = {name: value.shape for name, value in predicted.items()}
-    return Channels(spaces, shapes, widths, jnp.concatenate(sd))
+    shapes = tuple(predicted[name].shape for name in widths)
+    return Channels(spaces, shapes, tuple(widths.values()), jnp.concatenate(sd))
