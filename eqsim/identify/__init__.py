@@ -69,9 +69,13 @@ from ._many_fits import (
 from ._objectives import (
     AbstractObjective as AbstractObjective,
     ActuatorForces as ActuatorForces,
+    Comparison as Comparison,
+    Given as Given,
     Innovations as Innovations,
     Inverse as Inverse,
+    Physics as Physics,
     Simulation as Simulation,
+    WindowResiduals as WindowResiduals,
 )
 from ._recordings import (
     load_recordings as load_recordings,

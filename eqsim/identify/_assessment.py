@@ -37,7 +37,7 @@ import numpy as np
 
 from ..estimate.stochastic_model import predicted_channels, tangent_widths
 from ._fit_problem import FitProblem, residuals
-from ._objectives import ActuatorForces, Given, Simulation
+from ._objectives import Given
 from ._recordings import Recording
 from ._solver import eliminate, informations, Iterate, scores
 from ._windows import Cut, cut, start_channel, Windows
@@ -299,18 +299,18 @@ def prediction(
     windows: Windows,
     before: float,
 ) -> tuple[FitProblem, Cut]:
-    """Return the problem of predicting windows of other recordings.
-
-    Whatever a fit compares, its predictions are simulations; only those of actuator forces
-    are forces along recorded motions.
+    """Return the problem of predicting windows of other recordings, with the predictor of
+    the objective.
 
     **Arguments:**
 
     - `before`: time before the start of a window for which commands are kept, s.
     """
-    sys, measure, objective = problem.sys, problem.measure, problem.objective
-    if not isinstance(objective, ActuatorForces):
-        objective = Simulation(objective.control)
+    sys, measure, objective = (
+        problem.sys,
+        problem.measure,
+        problem.objective.predictor(),
+    )
     widths = tangent_widths(sys, measure, predicted_channels(sys, measure))
     given = Given(sys, problem.pipeline, measure, list(recordings), windows, widths)
     recordings, channels, _ = objective.compare(given)

@@ -136,6 +136,14 @@ class AbstractObjective(eqx.Module):
         - `window`: one row of a batch.
         """
 
+    @abc.abstractmethod
+    def predictor(self) -> "AbstractObjective":
+        """Return the objective whose residuals are the held-out errors of a fit.
+
+        Usually `Simulation(self.control)`, or `self` if its residuals are errors of
+        predictions. It compares single windows, without `continuity`.
+        """
+
 
 def refuse_memory(sys: System, objective: str) -> None:
     """Raise `ValueError` if actuator models of a robot have memory."""
@@ -164,6 +172,9 @@ class Simulation(AbstractObjective):
 
     def compare(self, given: Given) -> Comparison:
         return Comparison(given.recordings, tuple(given.widths), dict(given.widths))
+
+    def predictor(self) -> AbstractObjective:
+        return self
 
     def residuals(
         self,
@@ -338,6 +349,9 @@ class ActuatorForces(AbstractObjective):
             derived.append(recording.rows(rows, {_Q: fit.q, _QD: fit.qd}))
         return Comparison(derived, (_Q, _QD, self.channel), {self.channel: sys.nout})
 
+    def predictor(self) -> AbstractObjective:
+        return self
+
     def residuals(
         self,
         physics: Physics,
@@ -417,6 +431,9 @@ class Inverse(AbstractObjective):
             for recording in given.recordings
         ]
         return Comparison(derived, (_Q, _QD, QDD), {QDD: given.sys.nv})
+
+    def predictor(self) -> AbstractObjective:
+        return Simulation(self.control)
 
     def residuals(
         self,
@@ -519,6 +536,9 @@ class Innovations(AbstractObjective):
             linear = _transitions(sys, pipeline, fit.q, fit.qd, recording.ctrl)
             derived.append(recording.rows(rows, {_TRANSITION: np.asarray(linear)}))
         return Comparison(derived, (measure.channel, _TRANSITION), dict(widths))
+
+    def predictor(self) -> AbstractObjective:
+        return Simulation(self.control)
 
     def residuals(
         self,

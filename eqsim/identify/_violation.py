@@ -64,6 +64,7 @@ from ._objectives import (
     Given,
     Physics,
     refuse_memory,
+    Simulation,
     WindowResiduals,
 )
 from ._recordings import inner_rows, Recording
@@ -344,6 +345,9 @@ class Violation(AbstractObjective):
             for recording in given.recordings
         ]
         return Comparison(derived, (_Q, _BEFORE, _AFTER, _TIMES), {_CHANNEL: 1})
+
+    def predictor(self) -> AbstractObjective:
+        return Simulation(self.control)
 
     def residuals(
         self,

@@ -1,5 +1,6 @@
 """Measurements and objectives: equation error and innovations, beside simulation."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import mujoco
@@ -182,6 +183,45 @@ def test_inverse_starts_a_fit():
     unknowns = {"damping": DAMPING, "mass": MASS_OF_LOWER}
     second = identify.fit(first.sys, runs, unknowns, windows=windows)
     np.testing.assert_allclose(second.values, truth, rtol=0.02)
+
+
+class Doubled(identify.AbstractObjective):
+    """Twice the errors of a simulation, also of held-out runs if it is its own predictor."""
+
+    own: bool = eqx.field(static=True)
+    control: identify.AbstractInterpolation = identify.ZeroOrderHold()
+
+    def compare(self, given):
+        return identify.Simulation(self.control).compare(given)
+
+    def predictor(self):
+        return self if self.own else identify.Simulation(self.control)
+
+    def residuals(self, physics, model, start, window):
+        simulation = identify.Simulation(self.control)
+        return jax.tree.map(
+            lambda x: 2 * x, simulation.residuals(physics, model, start, window)
+        )
+
+
+def test_objectives_name_their_held_out_errors():
+    """A fit with an objective of one's own is validated by its predictor."""
+    text = RAIL.format(damping=0.5)
+    sys, model = eqsim.load_mjcf(text), mujoco.MjModel.from_xml_string(text)
+    runs = [record(model, seed, 1.0, 1e-3) for seed in range(2)]
+    windows, rms = identify.Windows(0.5), []
+    for own in (False, True):
+        result = identify.fit(
+            sys,
+            runs[0],
+            {"mass": MASS},
+            windows=windows,
+            objective=Doubled(own),
+            validate=runs[1:],
+            solver=identify.Solver(max_steps=1),
+        )
+        rms.append(result.validation.horizons[-1].rms["q"])
+    np.testing.assert_allclose(rms[1], 2 * rms[0], rtol=1e-9)
 
 
 MASS_OF_LOWER = identify.Positive(lambda s: s.links.mass, entries=(1,))
