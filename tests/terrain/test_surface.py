@@ -99,6 +99,22 @@ def test_surface_at_grid_points_and_borders():
     assert np.isnan(ground_height(tilted, jnp.asarray(0.0), jnp.asarray(0.0)))
 
 
+def test_heights_in_a_file():
+    """They are above the plane, whatever its pose, in MuJoCo and in eqsim."""
+    given = with_height_field(BALL, ROWS, COLUMNS, SIZE, heights=HEIGHTS)
+    x, y = map(jnp.asarray, points())
+    found = ground_height(load_mjcf(given), x, y)
+    np.testing.assert_allclose(found, ground_height(robot(), x, y), atol=1e-6)
+    # A tilted plane: its shape moves along its own axis.
+    tilted = BALL.replace("1 0 0 .3", "2 0 1 0")
+    moved, flat = (
+        with_height_field(tilted, ROWS, COLUMNS, SIZE, heights=h).compile().geom_pos[0]
+        for h in (HEIGHTS, 0.0 * HEIGHTS)
+    )
+    axis = np.array([0.8, 0.0, 0.6])
+    np.testing.assert_allclose(moved - flat, axis * float(HEIGHTS.min()), atol=1e-6)
+
+
 def test_plane_becomes_a_field():
     """With all its properties; a ball rests on flat terrain as on the plane."""
     plane, sys = load_mjcf(BALL), load_mjcf(spec())
@@ -161,6 +177,14 @@ def test_errors():
         (lambda: with_height_field(BALL, 3, 3, (0.0, 1.0)), "`size` must be positive"),
         (lambda: with_height_field(spec(), 3, 3, SIZE), "'terrain' already"),
         (lambda: with_height_field("<mujoco/>", 3, 3, SIZE), "must have one plane"),
+        (
+            lambda: with_height_field(BALL, 3, 3, SIZE, heights=HEIGHTS),
+            r"`heights` have the shape \(9, 12\), but the grid has \(3, 3\)",
+        ),
+        (
+            lambda: with_height_field(BALL, 9, 12, SIZE, heights=jnp.nan * HEIGHTS),
+            "`heights` must be finite",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -16,6 +16,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..._errors import check_count
 from .mujoco_names import engine
 
@@ -431,8 +433,9 @@ def with_height_field(
     plane: str | None = None,
     name: str = "terrain",
     base: float = 1.0,
+    heights: Any = None,
 ) -> Any:
-    """Read an MJCF file, and replace a plane of the world by a flat height field.
+    """Read an MJCF file, and replace a plane of the world by a height field.
 
     Friction, material and all other properties of the plane are kept. The field has no
     ground beyond its sides.
@@ -453,6 +456,9 @@ def with_height_field(
     - `plane`: name of the plane; by default the only plane of the world.
     - `name`: name of the height field.
     - `base`: depth of its bottom below the ground, m.
+    - `heights`: heights of the grid points above the plane, `(rows, columns)`, m; by
+        default flat ground. A simulation of eqsim alone does not need them, see
+        `eqsim.terrain.with_terrain`.
 
     **Returns:** a `mujoco.MjSpec` for `load_mjcf`.
 
@@ -471,16 +477,37 @@ def with_height_field(
             "another `name`."
         )
     geom = _plane(spec, plane)
+    # MuJoCo stores heights from 0 to 1, so the lowest point is in the plane of the shape.
+    table = _heights((rows, columns), heights)
+    low, above = table.min(), np.ptp(table) or 1.0
     spec.add_hfield(
         name=name,
         nrow=rows,
         ncol=columns,
-        size=[float(size[0]) / 2, float(size[1]) / 2, 1.0, base],
-        userdata=[0.0] * (rows * columns),
+        size=[float(size[0]) / 2, float(size[1]) / 2, above, base],
+        userdata=((table - low) / above).ravel(),
     )
+    down, quat = np.array([0.0, 0.0, low]), geom.quat / np.linalg.norm(geom.quat)
+    mujoco.mju_rotVecQuat(down, down.copy(), quat)
+    geom.pos = geom.pos + down
     geom.type, geom.hfieldname = mujoco.mjtGeom.mjGEOM_HFIELD, name
     geom.size = [0.0, 0.0, 0.0]
     return spec
+
+
+def _heights(shape: tuple[int, int], heights: Any) -> np.ndarray:
+    """Return heights of grid points as an array; zeros if there are none."""
+    if heights is None:
+        return np.zeros(shape)
+    found = np.asarray(heights, float)
+    if found.shape != shape:
+        raise ValueError(
+            f"`heights` have the shape {found.shape}, but the grid has {shape} (rows and "
+            "columns)."
+        )
+    if not np.all(np.isfinite(found)):
+        raise ValueError("`heights` must be finite, m.")
+    return found
 
 
 def _plane(spec: Any, name: str | None) -> Any:

@@ -110,17 +110,11 @@ def in_mujoco(policy: str, spec, top: float = 0.0) -> tuple[int, float]:
 
 
 def scene(robot: loco.Robot, heights: np.ndarray):
-    """Return the scene of a robot with a terrain in place of its floor, as MuJoCo stores
-    it: from 0 to 1; and the height of the ground in the middle, m."""
+    """Return the scene of a robot with a terrain in place of its floor; and the height of the
+    ground in the middle, m."""
     grid = ground(Flat())
     path = str(loco.menagerie_file(robot.file))
-    spec = with_height_field(path, *grid.shape, grid.size)
-    (field,) = spec.hfields
-    low, high = heights.min(), heights.max()
-    field.userdata = ((heights - low) / (high - low)).ravel()
-    field.size = [*field.size[:2], high - low, 1.0]
-    (floor,) = (geom for geom in spec.worldbody.geoms if geom.hfieldname == field.name)
-    floor.pos = [*floor.pos[:2], floor.pos[2] + low]
+    spec = with_height_field(path, *grid.shape, grid.size, heights=heights)
     return spec, float(heights[heights.shape[0] // 2, heights.shape[1] // 2])
 
 

@@ -1,7 +1,10 @@
 """Policies in MuJoCo C: observations and servos against closed forms."""
 
+from typing import get_args
+
 import equinox as eqx
 import jax.numpy as jnp
+import jax.random as jr
 import mujoco
 import numpy as np
 import pytest
@@ -15,8 +18,16 @@ from eqsim import AbstractAgent
 from eqsim.envs import check_deployment, Deployment, ObservationPart, Reference
 from eqsim.io import with_height_field
 from eqsim.sensors import height_scan
+from eqsim.terrain import Flat, Slope, Stairs
 from eqsim.wrappers import ActionRepeat, deployment_of
-from eqsim_zoo.export import export_policy, MujocoRobot, OnnxPolicy, replay
+from eqsim_zoo._cli._policy_commands import Terrain, terrain_kind
+from eqsim_zoo.export import (
+    export_policy,
+    MujocoRobot,
+    OnnxPolicy,
+    replay,
+    terrain_scene,
+)
 
 
 LEGS = ("front", "back")
@@ -214,6 +225,57 @@ def test_planes_have_no_end(files):
     robot.data.qpos[2] -= 0.6 * robot.height()
     robot.update()
     assert robot.fallen()
+
+
+@pytest.mark.parametrize("up", (True, False))
+def test_terrain_in_place_of_the_floor(up, files):
+    """Heights are those of eqsim above the plane, wherever it is, and the robot stands on
+    the platform as it stood on the plane."""
+    plane = 'size="9 9 1" pos="0 0 0.2"'
+    text = scene(height=0.53).replace('size="9 9 1"', plane)
+    kind, told = Stairs(step_height=0.1, up=up), DEPLOYMENT
+    spec, floor = terrain_scene(files(text), kind, seed=3, length=6.0)
+    assert floor == pytest.approx(0.2)
+    heights = np.asarray(kind(jr.key(3), 1.0, (121, 121), 0.05))
+    robot = MujocoRobot(spec, told, floor=floor)
+    rows, columns = np.random.default_rng(0).integers(0, 121, (2, 50))
+    at = 0.05 * np.stack([columns - 60, rows - 60], axis=1)
+    at -= 1e-6 * np.sign(at)  # Rays at the sides miss.
+    found = robot.ground(at)
+    assert heights.max() > 0.7 if up else heights.min() < -0.7
+    np.testing.assert_allclose(found, 0.2 + heights[rows, columns], atol=1e-5)
+    plane = MujocoRobot(files(text), told)
+    gap = robot.data.qpos - plane.data.qpos
+    np.testing.assert_allclose(gap[2], heights[60, 60], atol=1e-5)
+    assert robot.height() == pytest.approx(plane.height(), abs=1e-5)
+
+
+def test_replay_on_terrain(tmp_path, files):
+    """Robots stand on the platform; without friction they slide down a slope, which `rise`
+    tells; a policy that does not observe the ground needs leave."""
+    found, text = policy(tmp_path / "p.onnx"), scene()
+    go = lambda text, kind, **more: replay(
+        found, files(text), terrain=kind, blind=True, seconds=1, **more
+    )
+    for up in (True, False):
+        stood = go(text, Stairs(step_height=0.1, up=up))
+        assert stood.falls == 0 and stood.distance < 0.02
+        assert stood.rise == pytest.approx(0.0, abs=1e-9)
+    ice = text.replace("<geom", '<geom friction="0 0 0"')
+    slid = go(ice, Slope(slope=0.2), start=(1.2, 0.0, 0.0))
+    assert slid.falls == 0 and 0.3 < slid.distance < 1.2
+    assert slid.rise == pytest.approx(-0.2 * slid.distance, abs=1e-3)
+    assert go(ice, Flat()).rise == pytest.approx(0.0, abs=1e-9)
+    with pytest.raises(ValueError, match="does not observe the ground .* only 'linear"):
+        replay(found, files(text), terrain=Flat())
+    moves = tracked()
+    found.metadata = found.metadata._replace(deployment=moves)
+    with pytest.raises(ValueError, match="tracks a motion needs a floor"):
+        go(text, Flat())
+    walls = text.replace('type="plane" size="9 9 1"', 'type="box" size="9 9 1"')
+    found.metadata = found.metadata._replace(deployment=DEPLOYMENT)
+    with pytest.raises(ValueError, match="must have one plane; its planes are"):
+        go(walls, Flat())
 
 
 @pytest.mark.parametrize("actuator", (MOTOR, POSITION))
@@ -497,3 +559,32 @@ def test_commands(names, capsys, tmp_path, files):
     status, out, err = run(capsys, f"replay q.onnx {files(scene())} {line}")
     assert status == 0, err
     assert "velocity error (m/s) 0.49" in out and "1.5 s: 0 falls" in out
+    line = f"replay q.onnx {files(scene())} --seconds 0.5 --command 0 0 0"
+    status, out, err = run(capsys, f"{line} --terrain stairs --height -0.2 --blind")
+    assert status == 0, err
+    assert " and 0.00 m above it (0 steps), torques" in out
+    for options, text in (
+        ("--terrain stairs", "Pass `blind` (`--blind`)"),
+        ("--terrain moon", "moon"),
+        ("--terrain rough --height -0.1 --blind", "got -0.1 for 'rough'"),
+        ("--terrain slope --height 0 --blind", "got 0 for 'slope'"),
+        ("--height 0.1", "need `--terrain`"),
+    ):
+        status, _, err = run(capsys, f"{line} {options}")
+        assert status == 2 and text in err
+
+
+@pytest.mark.parametrize("name", get_args(Terrain))
+def test_terrain_by_name(name):
+    """The way leads up from the platform, or down if the height is negative."""
+    draw = lambda height: np.asarray(
+        terrain_kind(name, height)(jr.key(0), 1.0, (81, 81), 0.05)
+    )
+    heights = draw(0.2)
+    middle = heights[40, 40]
+    steps = np.unique(np.round(np.diff(np.sort(heights.ravel())), 6))
+    if name in ("stairs", "slope"):
+        assert heights.min() == middle < -0.2 and draw(-0.2)[40, 40] > 0.2
+        assert name == "slope" or steps.tolist() == pytest.approx([0.0, 0.2])
+    else:
+        assert middle == 0.0 and 0.1 < heights.max() <= 0.2

@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import jax
 import numpy as np
@@ -13,6 +13,15 @@ from rich.table import Table
 from eqsim import AbstractController, AbstractEnv, agent_policy
 from eqsim.envs import is_import_path
 from eqsim.plugins import CommandError
+from eqsim.terrain import (
+    AbstractTerrain,
+    Blocks,
+    Obstacles,
+    Rough,
+    Slope,
+    Stairs,
+    Waves,
+)
 
 from ..data.dataset import About, Dataset, joined
 from ..data.files import save_data
@@ -28,6 +37,8 @@ from ._reading import read
 
 
 RANDOM = "random"
+Terrain = Literal["stairs", "slope", "rough", "blocks", "obstacles", "waves"]
+"""Kinds of terrain whose size is one height."""
 _Several = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
 _Shares = Annotated[tuple[float, ...], tyro.conf.UseAppendAction]
 
@@ -309,6 +320,9 @@ def replay_policy(
     push: float = 0.0,
     gait: float = 0.0,
     servo: Servo = "policy",
+    terrain: Terrain | None = None,
+    height: float | None = None,
+    blind: bool = False,
     seed: int = 0,
     video: str | None = None,
 ) -> None:
@@ -326,10 +340,19 @@ def replay_policy(
         gait: frequency of the gait phases, Hz, if the policy observes them.
         servo: gains of the joint servos: those the policy was trained with, or those of
             the model file.
-        seed: random seed of noise and pushes.
+        terrain: kind of terrain of `eqsim.terrain` in place of the floor, about a platform
+            on which the robot starts.
+        height: height of steps, blocks, obstacles and noise, amplitude of waves, m, or
+            tangent of a slope; by default 0.1. Stairs and slopes lead down if it is
+            negative.
+        blind: run a policy that does not observe the ground on terrain.
+        seed: random seed of noise, pushes and terrain.
         video: write an animation (.gif).
     """
     with sentences():
+        if terrain is None and (height is not None or blind):
+            raise CommandError("`--height` and `--blind` need `--terrain`.")
+        size = 0.1 if height is None else height
         found = replay(
             policy,
             model,
@@ -340,6 +363,8 @@ def replay_policy(
             push=push,
             gait=gait,
             servo=servo,
+            terrain=None if terrain is None else terrain_kind(terrain, size),
+            blind=blind,
             seed=seed,
             video=video,
         )
@@ -348,13 +373,41 @@ def replay_policy(
     for row in _rows(found):
         table.add_row(*row)
     screen.print(table)
+    where = f"{found.distance:.2f} m from the start"
+    if terrain is not None:
+        where += f" and {found.rise:.2f} m above it"
+    if terrain == "stairs":
+        where += f" ({round(found.rise / abs(size))} steps)"
     screen.print(
-        f"{found.seconds:g} s: {found.falls} falls, {found.distance:.2f} m from the start, "
-        f"torques saturated {100 * found.saturation:.2g} % of the time, mean power "
+        f"{found.seconds:g} s: {found.falls} falls, {where}, torques saturated "
+        f"{100 * found.saturation:.2g} % of the time, mean power "
         f"{found.power:.4g} W"
     )
     if video is not None:
         screen.print(f"wrote {video}")
+
+
+def terrain_kind(name: Terrain, height: float) -> AbstractTerrain:
+    """Return the terrain that `--terrain` and `--height` describe, see `replay_policy`.
+
+    **Raises:** `ValueError` for other heights than those.
+    """
+    down, size = height < 0.0, abs(height)
+    if not 0.0 < size < np.inf or (down and name not in ("stairs", "slope")):
+        raise ValueError(
+            "`--height` must be positive and finite, or negative for stairs and slopes that "
+            f"lead down, got {height:g} for {name!r}."
+        )
+    # Way down: the platform is the highest part.
+    kinds: dict[str, AbstractTerrain] = {
+        "stairs": Stairs(step_height=size, up=down),
+        "slope": Slope(slope=size, up=down),
+        "rough": Rough(height=size),
+        "blocks": Blocks(height=size),
+        "obstacles": Obstacles(height=size),
+        "waves": Waves(amplitude=size),
+    }
+    return kinds[name]
 
 
 def _rows(found: Replay) -> list[tuple[str, str, str]]:

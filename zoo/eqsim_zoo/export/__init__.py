@@ -22,6 +22,7 @@ from .mujoco_replay import (
     MujocoRobot as MujocoRobot,
     Replay as Replay,
     replay as replay,
+    terrain_scene as terrain_scene,
 )
 from .policy_files import (
     export_policy as export_policy,

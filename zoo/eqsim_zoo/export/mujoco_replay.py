@@ -10,12 +10,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
+import jax.random as jr
 import numpy as np
 
 from eqsim.envs import Deployment, ObservationPart, Reference
+from eqsim.io import with_height_field
 from eqsim.io.mjcf.mujoco_names import engine
 from eqsim.render import write_gif
 from eqsim.render.drawing import context
+from eqsim.terrain import AbstractTerrain
 
 from .policy_files import OnnxPolicy
 
@@ -46,6 +49,10 @@ MOTION_HEIGHT, MOTION_TILT = 0.25, 0.8
 component of the z axis of its anchor differs by more from the motion (Liao et al.,
 *BeyondMimic*, 2025)."""
 
+TERRAIN, TERRAIN_CELL, TERRAIN_MARGIN = "terrain", 0.05, 2.0
+"""Name of the height field of terrain, distance of its grid points, and how far it reaches
+beyond what a command covers, m."""
+
 
 class MujocoRobot:
     """A model of MuJoCo whose joints follow the targets of a policy.
@@ -62,6 +69,9 @@ class MujocoRobot:
     - `servo`: servos of the joints.
     - `gait`: frequency of the gait phases, Hz; needed if the policy observes `phase`.
     - `start`: where the robot starts, relative to its place in the file, m.
+    - `floor`: height of the floor that terrain replaced in the scene, m: the robot starts
+        as high above the ground as it would above this floor. None: its place in the file
+        is already on the ground.
 
     `frame` is the current frame of the motion that a policy tracks: add 1 after each control
     step.
@@ -78,11 +88,12 @@ class MujocoRobot:
         servo: Servo = "policy",
         gait: float | int = 0.0,
         start: Sequence[float | int] = (0.0, 0.0, 0.0),
+        floor: float | None = None,
     ):
         self._mujoco = engine()
         self._file, self.model = self._load(file)
         self.deployment, self._gait = deployment, gait
-        self._offset = np.asarray(start, float)
+        self._offset, self._floor = np.asarray(start, float), floor
         self.data = self._mujoco.MjData(self.model)
         motion = deployment.reference
         self._motion = None if motion is None else _Motion.of(motion, self._offset)
@@ -270,6 +281,10 @@ class MujocoRobot:
         if self.floats:
             self.data.qpos[self._free : self._free + 3] += self._offset
         self._mujoco.mj_forward(self.model, self.data)
+        if self.floats and self._floor is not None:
+            rise = self.ground(self.data.xpos[self.root][None, :2])[0] - self._floor
+            self.data.qpos[self._free + 2] += rise
+            self._mujoco.mj_forward(self.model, self.data)
         if self.floats and self.data.ncon:
             depth = min(self.data.contact.dist.min(), 0.0)
             self.data.qpos[self._free + 2] -= depth
@@ -554,6 +569,7 @@ class Replay(NamedTuple):
     - `falls`: number of falls, after each of which the robot starts again, as it does at
         the end of a motion.
     - `distance`: horizontal distance of the root from its last start, m.
+    - `rise`: height of the ground below the root above that at its last start, m.
     - `saturation`: share of joints and physics steps with the largest torque.
     - `power`: mean of the sum of absolute mechanical powers of the joints, W.
     - `joint_error`, `largest_joint_error`: mean and maximum of the mean error of the joints,
@@ -570,6 +586,7 @@ class Replay(NamedTuple):
     largest_yaw_error: float
     falls: int
     distance: float
+    rise: float
     saturation: float
     power: float
     joint_error: float = np.nan
@@ -590,6 +607,8 @@ def replay(
     gait: float | int = 0.0,
     servo: Servo = "policy",
     start: Sequence[float | int] = (0.0, 0.0, 0.0),
+    terrain: AbstractTerrain | None = None,
+    blind: bool = False,
     seed: int = 0,
     video: str | os.PathLike | None = None,
 ) -> Replay:
@@ -614,11 +633,16 @@ def replay(
     - `servo`: gains of the servos: those of the `policy`, or of the `model`, see
         `MujocoRobot`.
     - `start`: where the robot starts, relative to its place in the file, m.
-    - `seed`: random seed of noise and pushes.
+    - `terrain`: kind of terrain in place of the only plane of the scene, as a height field
+        with its middle there: `terrain(jax.random.key(seed), 1.0, (n, n), TERRAIN_CELL)`.
+        The robot starts on it, and it is as long as the command takes the robot.
+    - `blind`: true to run a policy that does not observe the ground on terrain.
+    - `seed`: random seed of noise, pushes and terrain.
     - `video`: name of a GIF file to write.
 
-    **Raises:** `ValueError` if the policy has no deployment, or does not fit the model;
-    `FileNotFoundError`, `ImportError`, `eqsim.render.NoOpenGL`.
+    **Raises:** `ValueError` if the policy has no deployment, does not fit the model, or does
+    not observe the ground and there is terrain; `FileNotFoundError`, `ImportError`,
+    `eqsim.render.NoOpenGL`.
     """
     options = {"latency": latency, "noise": noise, "push": push, "gait": gait}
     for name, value in options.items():
@@ -636,13 +660,58 @@ def replay(
         raise ValueError(
             f"The policy ({about.agent} on {about.env}) cannot be replayed: {about.reason}"
         )
-    robot = MujocoRobot(model, about.deployment, servo, gait, start)
+    floor = None
+    if terrain is not None:
+        _check_ground(about.deployment, blind)
+        reach = seconds * float(np.hypot(command[0], command[1]))
+        model, floor = terrain_scene(
+            model, terrain, seed, 2.0 * (reach + TERRAIN_MARGIN)
+        )
+    robot = MujocoRobot(model, about.deployment, servo, gait, start, floor)
     disturbances = _Disturbances(np.random.default_rng(seed), noise, push)
     frames = _Frames(robot) if video is not None else None
     found = _run(robot, runner, command, seconds, latency, disturbances, frames)
     if frames is not None and video is not None:
         write_gif(video, np.stack(frames.images), 1.0 / _FRAMES_PER_SECOND)
     return found
+
+
+def terrain_scene(
+    file: str | os.PathLike | Any, terrain: AbstractTerrain, seed: int, length: float
+) -> tuple[Any, float]:
+    """Put terrain in place of the only plane of a scene, centered there.
+
+    **Arguments:**
+
+    - `file`: MJCF file of the scene, or a `mujoco.MjSpec`, which is not changed.
+    - `terrain`: kind of terrain, drawn with difficulty 1.
+    - `seed`: random seed of its heights.
+    - `length`: length of its sides, m.
+
+    **Returns:** a `mujoco.MjSpec`, and the height of the plane, m.
+
+    **Raises:** `ValueError` if the scene does not have one plane in its world.
+    """
+    points = round(length / TERRAIN_CELL) + 1
+    heights = terrain(jr.key(seed), 1.0, (points, points), TERRAIN_CELL)
+    side = (points - 1) * TERRAIN_CELL
+    spec = with_height_field(
+        file, points, points, (side, side), name=TERRAIN, heights=heights
+    )
+    (field,) = (geom for geom in spec.worldbody.geoms if geom.hfieldname == TERRAIN)
+    return spec, float(field.pos[2] - np.min(heights))
+
+
+def _check_ground(deployment: Deployment, blind: bool) -> None:
+    """Raise `ValueError` if a policy is not made for terrain."""
+    if deployment.reference is not None:
+        raise ValueError("A policy that tracks a motion needs a floor, not `terrain`.")
+    seen = [part.name for part in deployment.observation]
+    if "height_scan" not in seen and not blind:
+        raise ValueError(
+            f"The policy does not observe the ground ('height_scan'), only "
+            f"{', '.join(map(repr, seen))}. Pass `blind` (`--blind`) to run it on terrain."
+        )
 
 
 class _Disturbances:
@@ -684,7 +753,8 @@ def _run(
     errors, gaps, saturated, power = [], [], [], []
     falls, tick, begun = 0, 0, 0
     place = lambda: robot.data.xpos[robot.root][:2].copy()
-    start = place()
+    level = lambda: float(robot.ground(place()[None])[0])
+    start, first = place(), level()
     runner.reset()
     rest = np.zeros(len(deployment.joints))
     action, previous, pending = rest, rest, deque[tuple[int, np.ndarray]]()
@@ -710,7 +780,7 @@ def _run(
         if fallen or robot.finished:
             falls, begun = falls + fallen, tick
             robot.reset()
-            start = place()
+            start, first = place(), level()
             runner.reset()
             action = previous = rest
             pending.clear()
@@ -721,7 +791,8 @@ def _run(
     shares = float(np.mean(saturated)), float(np.mean(power))
     away = float(np.hypot(*(place() - start)))
     time = number * deployment.period
-    return Replay(time, *_means(errors), falls, away, *shares, *_means(gaps))
+    rise = level() - first
+    return Replay(time, *_means(errors), falls, away, rise, *shares, *_means(gaps))
 
 
 def _means(pairs: list[tuple[float, float]]) -> tuple[float, float, float, float]:
@@ -741,7 +812,12 @@ class _Frames:
         self._camera = mujoco.MjvCamera()
         self._camera.type = mujoco.mjtCamera.mjCAMERA_TRACKING
         self._camera.trackbodyid = int(robot.root)
-        self._camera.distance = 3.0 * robot.model.stat.extent
+        model, data = robot.model, robot.data
+        own = model.body_rootid[model.geom_bodyid] == model.body_rootid[robot.root]
+        away = np.linalg.norm(data.geom_xpos - data.xpos[robot.root], axis=1)
+        self._camera.distance = 6.0 * np.max(
+            away + model.geom_rbound, where=own, initial=0.1
+        )
         self._camera.azimuth, self._camera.elevation = 120.0, -20.0
         with self._context.as_current():
             self._scene = mujoco.MjvScene(robot.model, 2000)
