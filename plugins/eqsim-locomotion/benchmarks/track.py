@@ -26,16 +26,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import mujoco
 import numpy as np
 
-import eqsim
 import eqsim_zoo as zoo
-from eqsim_zoo.export import export_policy, OnnxPolicy
+from eqsim_zoo.export import export_policy, MujocoRobot, OnnxPolicy
 
 
 IN_EQSIM, IN_MUJOCO = 256, 32
 NAMES = "joints, rad", "links, m", "anchor, m"
+STILL = (0.0, 0.0, 0.0)  # Policies that track motions observe no command.
 
 
 @eqx.filter_jit
@@ -65,20 +64,15 @@ class InMujoco:
 
     **Arguments:**
 
-    - `robot`, `task`: the robot and its task, for observations and targets.
+    - `robot`, `task`: the robot and its task, for starts, noise and errors.
     - `policy`: the policy.
     """
 
     def __init__(self, robot, task: loco.MotionTracking, policy: OnnxPolicy):
-        spec = mujoco.MjSpec.from_file(str(loco.menagerie_file(robot.file)))
-        loco.add_servos(spec, robot)
-        self._model = spec.compile()
-        self._data = mujoco.MjData(self._model)
+        self._there = MujocoRobot(loco.menagerie_file(robot.file), task.deployment())
         self._task, self._policy = task, policy
-        self._steps = round(float(task.dt) / self._model.opt.timestep)
+        self._noise = {name: float(width) for name, width in task.noise.items()}
         self._reset = eqx.filter_jit(task.reset)
-        self._observe = eqx.filter_jit(task.observe)
-        self._targets = eqx.filter_jit(task.targets)
         self._look = eqx.filter_jit(self._measure)
 
     def _measure(self, state):
@@ -88,22 +82,29 @@ class InMujoco:
 
     def episode(self, key) -> tuple[bool, np.ndarray]:
         """Return whether the robot reaches the end, and errors of each step."""
-        model, data, task = self._model, self._data, self._task
-        state, _ = self._reset(key)
-        mujoco.mj_resetData(model, data)
-        data.qpos[:], data.qvel[:] = state.robot.q, state.robot.qd
-        found = []
-        while int(state.frame) < task.motion.frames - 1:
-            key, key_noise = jr.split(key)
-            action = self._policy.act(np.asarray(self._observe(state, key_noise)))
-            data.ctrl[:] = self._targets(state, jnp.asarray(action))
-            for _ in range(self._steps):
-                mujoco.mj_step(model, data)
-            dtype = state.robot.q.dtype
-            q, qd = jnp.asarray(data.qpos, dtype), jnp.asarray(data.qvel, dtype)
-            robot = eqsim.State(q, qd, state.robot.act, state.robot.aux)
-            state = loco.TrackingState(robot, key, state.frame + 1, jnp.asarray(action))
-            errors, failed = self._look(state)
+        there, (state, _) = self._there, self._reset(key)
+        there.reset(int(state.frame))
+        there.data.qpos[:], there.data.qvel[:] = state.robot.q, state.robot.qd
+        there.update()
+        rng = np.random.default_rng(np.asarray(jr.key_data(key)))
+        noise = lambda part: (
+            self._noise.get(part.name, 0.0) * rng.uniform(-1.0, 1.0, part.size)
+        )
+        action, found = np.zeros(len(there.deployment.joints)), []
+        while not there.finished:
+            action = np.asarray(self._policy.act(there.observe(STILL, action, noise)))
+            there.drive(there.target(action))
+            for _ in range(there.substeps):
+                there.step()
+            there.update()
+            there.frame += 1
+            where = lambda s: (s.robot.q, s.robot.qd, s.frame)
+            places = there.data.qpos, there.data.qvel
+            q, qd = (jnp.asarray(x, state.robot.q.dtype) for x in places)
+            now = eqx.tree_at(
+                where, state, (q, qd, jnp.asarray(there.frame, jnp.int32))
+            )
+            errors, failed = self._look(now)
             if bool(failed):
                 return False, np.array(found).reshape(-1, 3)
             found.append(np.asarray(errors))

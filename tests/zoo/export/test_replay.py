@@ -419,6 +419,11 @@ def test_motions_are_closed_forms(residual, files):
     np.testing.assert_allclose(robot.data.qvel[:3], [0.05 / 0.02, 0.0, 0.0])
     np.testing.assert_allclose(robot.data.qvel[3:6], [0.0, 0.0, 0.1 / 0.02], atol=1e-12)
     np.testing.assert_allclose(robot.data.qvel[6:], [5.0, -10.0])
+    robot.reset(3)
+    assert robot.frame == 3
+    np.testing.assert_allclose(robot.data.qpos[:7], [0.15, 1.0, 0.33, *turned(0.3)])
+    np.testing.assert_allclose(robot.data.qpos[7:], [0.3, -0.6])
+    np.testing.assert_allclose(robot.data.qvel[:3], [0.05 / 0.02, 0.0, 0.0])
     robot.frame = 2
     q = np.array([0.2, 0.9, 0.5, *turned(0.7), 0.0, 0.0])
     robot.data.qpos[:] = q

@@ -261,18 +261,23 @@ class MujocoRobot:
 
     # States.
 
-    def reset(self) -> None:
+    def reset(self, frame: int = 0) -> None:
         """Begin at the first keyframe, called `home` if there is one, or at the reference
         pose, at the place of the start, with the joints in the default pose and without
-        contact forces; or in the first frame of the motion, with its velocities."""
+        contact forces; or in a frame of the motion, with its velocities.
+
+        **Arguments:**
+
+        - `frame`: frame of the motion, before the last one.
+        """
         names = _names(self.model, "key")
         if names:
-            frame = names.index("home") if "home" in names else 0
-            self._mujoco.mj_resetDataKeyframe(self.model, self.data, frame)
+            key = names.index("home") if "home" in names else 0
+            self._mujoco.mj_resetDataKeyframe(self.model, self.data, key)
         else:
             self._mujoco.mj_resetData(self.model, self.data)
         self.data.qvel[:] = 0.0
-        self.frame = 0
+        self.frame = frame
         if self._motion is not None:
             self._begin_motion(self._motion)
             return
@@ -293,18 +298,17 @@ class MujocoRobot:
         self._start_height = self.height()
 
     def _begin_motion(self, motion: "_Motion") -> None:
-        """Enter the first frame of a motion; the velocity of the root is that to the next."""
-        root, joints = self._free, self._free_qd
-        self.data.qpos[root : root + 7] = motion.root[0]
-        self.data.qpos[self._q] = motion.joints[0]
-        self.data.qvel[self._qd] = motion.rates[0]
-        period = self.deployment.period
-        self.data.qvel[joints : joints + 3] = np.diff(motion.root[:2, :3], axis=0)[0]
-        self.data.qvel[joints : joints + 3] /= period
+        """Enter the present frame; the velocity of the root is that to the next."""
+        here, there = motion.root[self.frame : self.frame + 2]
+        root, joints, period = self._free, self._free_qd, self.deployment.period
+        self.data.qpos[root : root + 7] = here
+        self.data.qpos[self._q] = motion.joints[self.frame]
+        self.data.qvel[self._qd] = motion.rates[self.frame]
+        self.data.qvel[joints : joints + 3] = (there[:3] - here[:3]) / period
         turn = np.zeros(3)
-        self._mujoco.mju_subQuat(turn, motion.root[1, 3:], motion.root[0, 3:])
+        self._mujoco.mju_subQuat(turn, there[3:], here[3:])
         self.data.qvel[joints + 3 : joints + 6] = turn / period
-        self.drive(motion.joints[0])
+        self.drive(motion.joints[self.frame])
         self._mujoco.mj_forward(self.model, self.data)
 
     def target(self, action: np.ndarray) -> np.ndarray:
