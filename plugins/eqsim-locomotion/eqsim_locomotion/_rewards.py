@@ -39,6 +39,7 @@ class Motion(NamedTuple):
     - `swing_peak`: largest height of each foot in that time, m.
     - `foot_height`: heights of the soles, m.
     - `foot_velocity`: velocities of the feet in world axes, m/s.
+    - `foot_force`: contact forces on the feet in world axes, N.
     - `swing_height`: height of a swing that the task asks for, m.
     - `fallen`: true if the robot has fallen.
     """
@@ -66,6 +67,7 @@ class Motion(NamedTuple):
     swing_peak: Float[Array, " nfeet"]
     foot_height: Float[Array, " nfeet"]
     foot_velocity: Float[Array, "nfeet 3"]
+    foot_force: Float[Array, "nfeet 3"]
     swing_height: Float[Array, ""]
     fallen: Bool[Array, ""]
 
@@ -179,6 +181,14 @@ def slip(now: Motion) -> Float[Array, ""]:
     return jnp.sum(jnp.where(now.contact, speed2, 0.0))
 
 
+def stumble(now: Motion) -> Float[Array, ""]:
+    """Number of feet whose contact force is more horizontal than vertical, as of feet that
+    hit the riser of a step."""
+    across = jnp.sum(now.foot_force[:, :2] ** 2, axis=1)
+    hit = across > now.foot_force[:, 2] ** 2
+    return jnp.sum(hit, dtype=now.height.dtype)
+
+
 def clearance(now: Motion) -> Float[Array, ""]:
     r"""$\sum_i |z_i - h| \sqrt{|w_i|}$, with the foot's height $z_i$ above the ground and the
     height $h$ of a swing."""
@@ -206,8 +216,8 @@ TERMS: Mapping[str, Term] = MappingProxyType(
             *(track_velocity, track_yaw_rate, progress),
             *(vertical_velocity, tilt_rate, tilt),
             *(alive, fallen, pose, stand_still, joint_limits, torques, energy),
-            *(joint_acceleration, action_rate, air_time, alternation, slip, clearance),
-            *(swing_height, hop),
+            *(joint_acceleration, action_rate, air_time, alternation, slip, stumble),
+            *(clearance, swing_height, hop),
         )
     }
 )

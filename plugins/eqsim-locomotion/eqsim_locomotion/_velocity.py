@@ -428,15 +428,21 @@ class VelocityTracking(AbstractEnv):
             vel.append(rates.lin[link] + jnp.cross(rates.ang[link], arm))
         return jnp.stack(pos), jnp.stack(vel)
 
-    def _touching(self, contacts: Contacts) -> Bool[Array, " nfeet"]:
-        """Return which feet touch anything."""
-        hits = []
+    def _touching(
+        self, contacts: Contacts
+    ) -> tuple[Bool[Array, " nfeet"], Float[Array, "nfeet 3"]]:
+        """Return which feet touch anything, and the contact force on each, N."""
+        hits, forces = [], []
         for link, is_site, index in self.names.feet:
             own = contacts.of_link(self.sys, link)
             if not is_site:
                 own = jnp.any(contacts.geoms == index, axis=-1)
+            links = jnp.asarray(np.array([*self.sys.geoms.links, -1], np.int32))
+            second = links[contacts.geoms[:, 1]] == link
+            force = jnp.where(second[:, None], contacts.force, -contacts.force)
             hits.append(jnp.any(own))
-        return jnp.stack(hits)
+            forces.append(jnp.sum(force, axis=0, where=own[:, None]))
+        return jnp.stack(hits), jnp.stack(forces)
 
     def _motion(
         self, state: VelocityState, robot: State, solved: Solved, action
@@ -444,7 +450,7 @@ class VelocityTracking(AbstractEnv):
         """Return what is known of the step from `state` to `robot`."""
         velocity, rate, gravity, world = self._root(robot)
         places, velocities = self._feet(robot)
-        contact = self._touching(solved.contacts)
+        contact, foot_force = self._touching(solved.contacts)
         q, qd = jnp.asarray(self.names.q), jnp.asarray(self.names.qd)
         angles, rates = robot.q[q], robot.qd[qd]
         low, high = self._soft_limits()
@@ -480,6 +486,7 @@ class VelocityTracking(AbstractEnv):
             swing_peak=state.swing_peak + positive_part(foot_height - state.swing_peak),
             foot_height=foot_height,
             foot_velocity=velocities,
+            foot_force=foot_force,
             swing_height=self.swing_height,
             fallen=fallen,
         )

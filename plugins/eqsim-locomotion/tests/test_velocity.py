@@ -11,14 +11,16 @@ import jax.random as jr
 import numpy as np
 import pytest
 from eqsim_locomotion._commands import Commands
-from quadruped import robot
+from quadruped import file, robot
 
 import eqsim
 from eqsim import terrain
 from eqsim.envs import ObservationPart
+from eqsim.io import with_height_field
 from eqsim.testing import parametrize_with_checks
 from eqsim.wrappers import deployment_of, reflection_of, TimeLimit
 from eqsim_zoo import runs
+from eqsim_zoo.export import MujocoRobot
 
 
 @ft.cache
@@ -68,6 +70,7 @@ def motion(getkey, nu=8, nfeet=4) -> loco.Motion:
         swing_peak=jnp.abs(draw(nfeet)),
         foot_height=draw(nfeet),
         foot_velocity=draw(nfeet, 3),
+        foot_force=draw(nfeet, 3),
         swing_height=jnp.asarray(0.1),
         fallen=jnp.asarray(False),
     )
@@ -98,6 +101,9 @@ def test_terms_are_their_equations(getkey):
         "air_time": (np.minimum(m.air_time, 0.5) - 0.1)[m.landed].sum(),
         "progress": min(m.command[:2] @ m.velocity[:2] / speed, speed),
         "slip": speed2[m.contact].sum(),
+        "stumble": (
+            np.hypot(*m.foot_force[:, :2].T) > np.abs(m.foot_force[:, 2])
+        ).sum(),
         "clearance": (np.abs(m.foot_height - 0.1) * speed2**0.25).sum(),
         "swing_height": ((m.swing_peak / 0.1 - 1.0) ** 2)[m.landed].sum(),
         "hop": 0.0 if m.contact.any() else 1.0,
@@ -399,6 +405,43 @@ def test_on_terrain_heights_are_above_the_ground(getkey):
     told = deployment_of(env)
     assert told.observation[-1] == ObservationPart("height_scan", 5, 1.0)
     assert len(told.scan) == 5 and told.scan[1] == pytest.approx((0.3, 0.1))
+
+
+def test_observations_in_mujoco_are_those_of_the_task(getkey):
+    """On terrain, in any pose: the deployment has all that the observation needs."""
+    task, grid = rough().env, hills()
+    spec = with_height_field(
+        file(), *grid.shape, grid.size, heights=grid.heights(jr.key(0))
+    )
+    there = MujocoRobot(spec, deployment_of(rough()))
+    reset = eqx.filter_jit(task.reset)
+    for _ in range(10):
+        q = task.start + 0.3 * jr.normal(getkey(), task.start.shape)
+        q = q.at[:2].set(jr.uniform(getkey(), (2,), minval=-2.0, maxval=2.0))
+        q = q.at[3:7].divide(jnp.linalg.norm(q[3:7]))
+        qd = jr.normal(getkey(), (task.sys.nv,))
+        state, timestep = reset(getkey(), {"q": q, "qd": qd})
+        there.data.qpos[:], there.data.qvel[:] = q, qd
+        there.update()
+        found = there.observe(state.command, np.zeros(8))
+        np.testing.assert_allclose(found, timestep.obs, atol=1e-5)
+
+
+def test_stumbling_feet(getkey):
+    """Forces on feet of a robot at rest carry its weight; a foot against a wall stumbles."""
+    task = quiet()
+    state, _ = task.reset(getkey())
+    for _ in range(40):
+        state, _ = step(task, state, jnp.zeros(8))
+    solved = task.pipeline.advance(task.sys, state.robot, task.pose)[1]
+    contact, force = task._touching(solved.contacts)
+    weight = 9.81 * float(jnp.sum(task.sys.links.mass))
+    assert np.all(contact)
+    np.testing.assert_allclose(force[:, 2].sum(), weight, rtol=0.05)
+    now = motion(getkey)
+    wall = jnp.array([[0.0, 0.0, 9.0], [5.0, 0.0, 4.0], [-3.0, 3.0, 4.0], [0.0] * 3])
+    stumble = loco.TERMS["stumble"]
+    assert float(stumble(now._replace(foot_force=wall))) == 2.0
 
 
 def test_beyond_the_terrain_a_robot_has_fallen(getkey):
