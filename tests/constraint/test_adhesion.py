@@ -102,6 +102,7 @@ def test_steps(name):
     assert within > 2 and beyond > 5, (within, beyond)
 
 
+@pytest.mark.slow  # `test_steps` compares single steps.
 def test_trajectory():
     text = CASES["elliptic"]
     sys, model = load_mjcf(text), converged(mujoco.MjModel.from_xml_string(text))

@@ -304,11 +304,11 @@ def test_one_plan_for_many_robots():
         end = eqsim.scan(step, jnp.zeros(8), actions)[0].reshape(4, 2)
         return float(jnp.max(jnp.abs(end - jnp.array([[jnp.pi, 0.0]]))))
 
-    guess = 0.1 * jnp.ones((60, 1))
-    one = problem(jnp.ones(1))
-    nominal = ILQR(max_steps=300).solve(one, jnp.zeros(2), guess)
+    # Five equal masses are one, and share a program with five others.
+    solver, guess = ILQR(max_steps=300), 0.1 * jnp.ones((60, 1))
+    nominal = solve(solver, problem(jnp.ones(5)), jnp.zeros(10), guess)
     many = problem(jnp.linspace(0.95, 1.05, 5))
-    robust = ILQR(max_steps=300).solve(many, jnp.zeros(10), nominal.actions)
+    robust = solve(solver, many, jnp.zeros(10), nominal.actions)
     for plan in (nominal, robust):
         assert plan.result == RESULTS.successful
     assert worst(nominal.actions) > 2.0

@@ -121,7 +121,7 @@ def test_positive_numbers_are_found_from_any_start():
         lambda s: s.joints.damping, SYS, jnp.full(2, value)
     )
     near = _fit(runs, {"d": DAMPING})
-    for value in (1e-30, 1e-8, 1e4):
+    for value in (1e-30, 1e4):
         found = _fit(runs, {"d": DAMPING}, start(value))
         np.testing.assert_allclose(found.values, near.values, rtol=1e-3)
         np.testing.assert_allclose(found.sd, near.sd, rtol=0.05)
@@ -438,21 +438,20 @@ def test_other_numbers_compile_nothing(result):
     assert evaluate._cached._cache_size() == before + 1
 
 
-def _driven(sys, seed):
-    """A recording of a robot that is simulated with random commands."""
-    rng, steps = np.random.default_rng(seed), 600
-    time = np.arange(steps) * float(sys.dt)
-    phases = rng.uniform(0.0, 6.0, (2, 4, sys.nu))
-    rates = rng.uniform(2.0, 25.0, (4, 1))
-    ctrl = 0.4 * np.sin(rates * time[:, None, None] + phases[0]).sum(axis=1)
+def _driven(sys, seeds):
+    """Recordings of a robot that is simulated with random commands."""
     pipeline = eqsim.Generalized()
-
-    def step(state, u):
-        return pipeline.step(sys, state, u), state.q
-
-    _, q = eqsim.scan(step, pipeline.init(sys), jnp.asarray(ctrl))
-    q = np.asarray(q) + 1e-4 * rng.normal(size=q.shape)
-    return identify.Recording(time, ctrl, {"q": q}, str(seed))
+    step = lambda state, u: (pipeline.step(sys, state, u), state.q)
+    simulate = jax.jit(lambda ctrl: eqsim.scan(step, pipeline.init(sys), ctrl)[1])
+    time = np.arange(600) * float(sys.dt)
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        phases = rng.uniform(0.0, 6.0, (2, 4, sys.nu))
+        rates = rng.uniform(2.0, 25.0, (4, 1))
+        ctrl = 0.4 * np.sin(rates * time[:, None, None] + phases[0]).sum(axis=1)
+        q = np.asarray(simulate(jnp.asarray(ctrl)))
+        q = q + 1e-4 * rng.normal(size=q.shape)
+        yield identify.Recording(time, ctrl, {"q": q}, str(seed))
 
 
 def test_actuator_models_are_identified():
@@ -462,7 +461,7 @@ def test_actuator_models_are_identified():
     attach = lambda delay, coulomb: SYS.with_actuator_model(
         names, actuators.Delay(delay, 8)
     ).with_actuator_model(names, actuators.StribeckFriction(coulomb, 0.0, 0.3))
-    runs = [_driven(attach(0.009, 0.12), seed) for seed in (0, 1)]
+    runs = [*_driven(attach(0.009, 0.12), (0, 1))]
     unknowns = {
         "delay": identify.Positive(lambda s: model(0)(s).delay, shared=True),
         "coulomb": identify.Unbounded(lambda s: model(1)(s).coulomb),

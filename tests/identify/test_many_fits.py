@@ -282,7 +282,6 @@ def test_held_out_errors_of_a_start_that_fails():
 
 CANDIDATES = {
     "gain": Candidate(SYS, GAIN),
-    "viscous": Candidate(ROUGH, GAIN | VISCOUS),
     "friction": Candidate(ROUGH, GAIN | VISCOUS | COULOMB),
     "too many": Candidate(
         ROUGH.with_actuator_model(NAMES, Pieces(jnp.zeros(8))),
@@ -308,12 +307,12 @@ def comparison():
 def test_the_smallest_model_that_predicts_is_chosen(comparison):
     by_name = {score.name: score for score in comparison.scores}
     assert comparison.chosen == "friction"
-    assert by_name["gain"].difference_low > 0.0 < by_name["viscous"].difference_low
+    assert by_name["gain"].difference_low > 0.0
     assert by_name["friction"].error == pytest.approx(0.05, rel=0.1)
-    assert [score.parameters for score in comparison.scores] == [2, 4, 6, 22]
+    assert [score.parameters for score in comparison.scores] == [2, 6, 22]
     assert all(len(score.windows) == 6 for score in comparison.scores)
     text = str(comparison).splitlines()
-    assert len(text) == 5 and "chosen" in text[3] and text[3].startswith("friction")
+    assert len(text) == 4 and "chosen" in text[2] and text[2].startswith("friction")
 
 
 def test_intervals_of_the_bootstrap(comparison):
@@ -389,7 +388,7 @@ def test_seeds_adjustments_and_early_stops_of_folds():
 def test_an_ensemble_is_a_randomizer():
     found = identify.fit_ensemble(
         network, [run(k) for k in range(4)], {"w": WEIGHTS}, members=3,
-        solver=Adam(200, 0.05, check_every=20), **FORCES,
+        solver=Adam(60, 0.05, check_every=20), **FORCES,
     )  # fmt: skip
     posterior = found.posterior
     draw = eqx.filter_jit(lambda key: posterior(key, network(jr.key(0))))

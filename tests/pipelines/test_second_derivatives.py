@@ -13,6 +13,7 @@ SPHERE = (
     '<body pos="0 {} {}"><freejoint/><geom size=".1" friction=".4 .01 .001"/></body>'
 )
 MODELS = {
+    "one slides": SPHERE.format(0, 0.095),
     "two slide": SPHERE.format(0, 0.095) + SPHERE.format(0.05, 0.27),
     "limit and dry friction": """
         <body pos="0 0 1"><joint axis="0 1 0" range="-1 -0.1" limited="true"/>
@@ -22,7 +23,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.quick_cases("two slide")
+@pytest.mark.quick_cases("one slides")
 def test_of_a_step(name):
     """By velocities and a factor of the masses; forces on elliptic cones are not linear."""
     sys = load_mjcf(f"""<mujoco><option cone="elliptic"/><worldbody>

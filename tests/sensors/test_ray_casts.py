@@ -201,9 +201,9 @@ def test_batches_of_environments():
         scan = height_scan(own, q, "base", pattern)
         return scan, cast_rays(own, q, origins, directions, geoms=sys.geoms.names)
 
-    together = jax.jit(jax.vmap(both))(heights, qs)
+    together, alone = jax.jit(jax.vmap(both))(heights, qs), jax.jit(both)
     for k in range(3):
-        one = both(heights[k], qs[k])
+        one = alone(heights[k], qs[k])
         own = jax.tree.map(lambda x, k=k: x[k], together)
         for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(own), strict=True):
             np.testing.assert_allclose(a, b, atol=1e-9)

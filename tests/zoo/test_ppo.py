@@ -412,6 +412,7 @@ class Mirrored(Rail):
 
 
 @pytest.mark.parametrize("parts", (False, True), ids=("vector", "parts"))
+@pytest.mark.quick_cases("parts")
 def test_symmetric_policies_stay_symmetric(parts, getkey):
     inputs = Vectors(actor_parts=("v", "sum")) if parts else Vectors()
     agent = PPO(**QUICK, symmetric=True, inputs=inputs)
