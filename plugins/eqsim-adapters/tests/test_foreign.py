@@ -129,3 +129,14 @@ def test_bad_input():
     state, _ = env.reset(jr.key(0))
     with pytest.raises(ValueError, match="`action` must have shape"):
         env.step(state, jnp.zeros(1))
+
+
+@pytest.mark.usefixtures("lenient")
+@pytest.mark.filterwarnings("ignore")
+def test_examples(readme):
+    """What the README shows runs as it stands."""
+    names = {}
+    for block in readme:
+        if "from brax" in block:
+            pytest.importorskip("brax", reason="needs the extra brax")
+        exec(block, names)

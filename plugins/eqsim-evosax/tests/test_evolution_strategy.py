@@ -1,5 +1,8 @@
 """Updates beside evosax called by hand, learning, checkpoints, and messages."""
 
+import pathlib
+import re
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,6 +16,7 @@ from evosax.algorithms import ARS, CMA_ES, Open_ES, PGPE
 
 import eqsim
 import eqsim_zoo as zoo
+from eqsim import testing
 from eqsim.bridges import is_key
 
 
@@ -195,3 +199,46 @@ def test_only_vectors_are_observed():
 
 def test_found_by_name():
     assert eqsim.AGENTS.get("evolution_strategy") is EvolutionStrategy
+
+
+def test_examples(readme):
+    """What the README shows runs as it stands."""
+    (block,) = readme
+    exec(block, {})
+
+
+def test_settings():
+    """The README has names and defaults of all fields, in order."""
+    page = (pathlib.Path(__file__).parents[1] / "README.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", page.split("## Settings")[1], re.M)
+    agent = EvolutionStrategy()
+    assert [name for name, _ in rows] == list(EvolutionStrategy.__dataclass_fields__)
+    for name, shown in rows:
+        value = vars(agent)[name]
+        if name == "strategy":
+            value = value.value
+        elif name == "hidden":
+            value = ", ".join(map(str, value))
+        elif eqx.is_array(value):
+            value = f"{float(value):g}"
+        assert shown == str(value).lower(), name
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    (
+        "cma_es",
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("open_es", "pgpe", "ars")),
+    ),
+)
+def test_conformance(strategy):
+    """All that eqsim asks of an agent, for each strategy."""
+    agent = EvolutionStrategy(
+        strategy,
+        population=32,
+        episode_length=2,
+        hidden=(8,),
+        noise=0.2,
+        learning_rate=0.05,
+    )
+    testing.check_conformance(agent)

@@ -1,11 +1,8 @@
 """Copies of environments go on as the original does."""
 
-import copy
 import importlib
 import multiprocessing
-import pickle
 
-import cloudpickle
 import gymnasium
 import numpy as np
 import pytest
@@ -15,12 +12,6 @@ from gymnasium.utils.env_checker import data_equivalence
 import eqsim
 
 
-COPIES = {
-    "pickle": lambda x: pickle.loads(pickle.dumps(x)),
-    "cloudpickle": lambda x: pickle.loads(cloudpickle.dumps(x)),
-    "deepcopy": copy.deepcopy,
-}
-each_copy = pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
 # Starts anywhere between the ends of the rail: some episodes end at once.
 OPTIONS = {"reset_noise_scale": 0.9, "randomize": "masses"}
 MODES = (
@@ -40,7 +31,6 @@ def _assert_equal(expected, found):
     assert data_equivalence(expected, found, exact=True), (expected, found)
 
 
-@each_copy
 def test_single(copied):
     env = EqsimEnv("point_mass", **OPTIONS)
     copied(env).reset(seed=1)
@@ -50,7 +40,6 @@ def test_single(copied):
     _assert_equal(_run(env, ()), _run(new, ()))
 
 
-@each_copy
 def test_made_by_gymnasium(copied):
     env = gymnasium.make("eqsim_gymnasium:eqsim/PointMass-v0", max_episode_steps=5)
     env.reset(seed=1)
@@ -59,7 +48,6 @@ def test_made_by_gymnasium(copied):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@each_copy
 def test_vector(copied, mode):
     # "Disabled" refuses a step after the end of an episode: nothing may end there.
     limit = None if mode == "Disabled" else 2
@@ -73,7 +61,6 @@ def test_vector(copied, mode):
     _assert_equal(_run(env, (3,)), _run(new, (3,)))
 
 
-@each_copy
 def test_stable_baselines3(copied):
     pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
     sb3 = importlib.import_module("eqsim_gymnasium.sb3")
@@ -92,10 +79,10 @@ _SLOW = (
 
 
 @pytest.mark.parametrize("name", ("reacher", *_SLOW))
-def test_program_is_shared(name):
+def test_program_is_shared(name, copies):
     """Equal structure and equal hash: what is compiled for one serves the copy."""
     program = EqsimEnv(name)._program
-    for copied in COPIES.values():
+    for copied in copies:
         new = copied(program)
         assert new._static == program._static
         assert hash(new._static) == hash(program._static)

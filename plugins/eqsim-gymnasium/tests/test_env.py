@@ -194,3 +194,11 @@ def test_bad_calls():
         env.step(np.zeros(2))
     with pytest.raises(ValueError, match="finite.*nan"):
         env.step(np.array([np.nan]))
+
+
+def test_examples(readme):
+    """What the README shows runs as it stands."""
+    names = {}
+    for block in readme:
+        if "sb3" not in block:
+            exec(block, names)

@@ -4,7 +4,6 @@ import concurrent.futures
 import gc
 import multiprocessing
 import pathlib
-import signal
 import subprocess
 import sys
 import threading
@@ -110,31 +109,14 @@ def test_fork_before_use():
     assert done.returncode == 0, done.stderr
 
 
-def test_interrupts():
+def test_interrupts(interrupted):
     """SIGINT in a step leaves an environment that steps on and resets as before."""
     env, fresh = EqsimVectorEnv("point_mass", 16), EqsimVectorEnv("point_mass", 16)
     actions = np.ones((16, 1))
     env.reset(seed=0)
     env.step(actions)
-    caught, steps = 0, 0
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        while caught < 200:
-            try:
-                signal.setitimer(signal.ITIMER_REAL, 1e-4 * (1 + caught % 29))
-                while True:
-                    env.step(actions)
-                    steps += 1
-            except KeyboardInterrupt:
-                caught += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert steps > 0 and np.all(np.isfinite(env.step(actions)[0]))
+    interrupted(lambda: env.step(actions))
+    assert np.all(np.isfinite(env.step(actions)[0]))
     for one in (env, fresh):
         one.reset(seed=3)
     for _ in range(5):

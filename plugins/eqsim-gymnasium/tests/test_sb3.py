@@ -134,3 +134,10 @@ def test_ppo_learns_to_balance(sb3):
     model.learn(40_000)
     after, _ = evaluate_policy(model, make(200), n_eval_episodes=16)
     assert before < 60 and after > 150, (before, after)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_example(readme, sb3):
+    """What the README shows runs as it stands."""
+    (block,) = [block for block in readme if "sb3" in block]
+    exec(block, {"gymnasium": gymnasium})

@@ -12,7 +12,7 @@ from eqsim_mjx import Mjx
 from mujoco import mjx
 
 import eqsim
-from eqsim import Generalized, State
+from eqsim import Generalized, State, testing
 from eqsim.io import write_mjcf
 from eqsim.testing import random_configuration, random_system
 
@@ -196,3 +196,10 @@ def test_rollout_of_a_fleet():
     trajectory = eqsim.rollout(fleet, push, keys, 5, env_axes=eqx.if_array(0))
     speed = 3.0 / masses * 0.1 * 5
     assert jnp.allclose(trajectory.last[0].qd[:, 0], speed, rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_conformance():
+    """All that every pipeline promises, without an exception."""
+    found = testing.check_conformance(Mjx())
+    assert not any("expected failure" in outcome for outcome in found.values())

@@ -353,3 +353,10 @@ def test_same_structure_each_time():
     fn(eqsim.make("playground_go1_joystick_flat"), jr.key(0))
     fn(eqsim.make("playground_go1_joystick_flat"), jr.key(1))
     assert fn._cached._cache_size() == 1
+
+
+@needs_models
+def test_examples(readme):
+    """What the README shows runs as it stands."""
+    for block in readme:
+        exec(block, {})

@@ -2,23 +2,13 @@
 
 import copy
 import multiprocessing
-import pickle
 
-import cloudpickle
 import jax.numpy as jnp
 import pytest
 import torch
 from eqsim_torchrl import EqsimEnv, from_torch, Operator
 from torch import nn
 from torchrl.envs import RewardSum, TransformedEnv
-
-
-COPIES = {
-    "pickle": lambda x: pickle.loads(pickle.dumps(x)),
-    "cloudpickle": lambda x: pickle.loads(cloudpickle.dumps(x)),
-    "deepcopy": copy.deepcopy,
-}
-each_copy = pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
 
 
 def gravity(env):
@@ -63,16 +53,15 @@ def run(env, after, action):
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_environments(name):
+def test_environments(name, copies):
     env, after, action = started(**OPTIONS[name])
-    copies = [copied(env) for copied in COPIES.values()]
+    news = [copied(env) for copied in copies]
     expected = run(env, after, action)
-    for new in copies:
+    for new in news:
         for found, other in zip(run(new, after, action), expected, strict=True):
             assert_same(found, other)
 
 
-@each_copy
 def test_copy_is_independent(copied):
     env, after, action = started()
     new = copied(env)
@@ -81,7 +70,6 @@ def test_copy_is_independent(copied):
     torch.testing.assert_close(env.state.numbers, before, rtol=0.0, atol=0.0)
 
 
-@each_copy
 def test_gradient(copied):
     env, after, action = started(**OPTIONS["gradient"])
     new = copied(env)
@@ -106,7 +94,6 @@ def test_deep_copies_share_programs():
     assert env.traces == new.traces == traces
 
 
-@each_copy
 def test_transformed(copied):
     env, after, action = started()
     outer = TransformedEnv(env, RewardSum())
@@ -117,7 +104,6 @@ def test_transformed(copied):
     assert_same(outer.reset(), new.reset())
 
 
-@each_copy
 def test_pixels(copied, opengl):
     env, after, action = started(from_pixels=True, width=8, height=8)
     new = copied(env)
@@ -125,7 +111,6 @@ def test_pixels(copied, opengl):
         assert_same(found, other)
 
 
-@each_copy
 def test_operator(copied):
     operator = Operator(double, torch.tensor(3.0).numpy())
     x = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -135,7 +120,6 @@ def test_operator(copied):
     torch.testing.assert_close(slope, torch.full_like(x, 3.0))
 
 
-@each_copy
 def test_policy(copied):
     policy = from_torch(nn.Sequential(nn.Linear(3, 2), nn.Tanh()))
     obs = jnp.ones(3, policy.weights[0].dtype)

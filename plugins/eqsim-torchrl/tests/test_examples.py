@@ -1,12 +1,14 @@
 import importlib.util
 import pathlib
+import re
 
 import jax
 import pytest
 import torch
 
 
-EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+PLUGIN = pathlib.Path(__file__).parents[1]
+EXAMPLES, GUIDE = PLUGIN / "examples", PLUGIN.parents[1] / "docs" / "pytorch.md"
 
 
 @pytest.fixture(autouse=True)
@@ -49,3 +51,17 @@ def test_ppo_balances():
 def test_ppo_runs():
     assert load("ppo").main("inverted_pendulum", 4096) > 0.0
     assert torch.is_grad_enabled()
+
+
+def test_readme(readme):
+    """All examples, in one namespace."""
+    names = {}
+    for block in readme:
+        exec(block, names)
+
+
+def test_guide():
+    """All examples, in one namespace."""
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL):
+        exec(block, names)

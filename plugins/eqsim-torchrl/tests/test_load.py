@@ -3,7 +3,6 @@
 import concurrent.futures
 import gc
 import pathlib
-import signal
 import threading
 import weakref
 
@@ -72,32 +71,13 @@ def test_threads(requires_grad):
         np.testing.assert_array_equal(value, expected)
 
 
-def test_interrupts():
+def test_interrupts(interrupted):
     """SIGINT in a step leaves an environment that steps on and resets as before."""
     env, fresh = (EqsimEnv("point_mass", batch_size=[16]) for _ in range(2))
     env.set_seed(0)
     now = env.reset()
     now["action"] = torch.ones(16, 1, dtype=torch.float64)
-    env.step(now)
-    caught, steps = 0, 0
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        while caught < 200:
-            try:
-                signal.setitimer(signal.ITIMER_REAL, 1e-4 * (1 + caught % 29))
-                while True:
-                    env.step(now)
-                    steps += 1
-            except KeyboardInterrupt:
-                caught += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert steps > 0
+    interrupted(lambda: env.step(now))
     told = []
     for one in (env, fresh):
         one.set_seed(3)
