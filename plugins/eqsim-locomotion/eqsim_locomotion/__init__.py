@@ -1,23 +1,29 @@
 """Legged robots that follow velocity commands, and humanoids that track motions.
 
-`_robots` describes robots by names and loads their files. Velocities: `_commands` draws
-commands, `_rewards` has the reward terms by name, `_velocity` is the task that puts them
-together. Motions: `_motion` loads a reference, `_tracking_rewards` has the reward terms,
-`_tracking` is the task, `_adaptive_starts` starts its episodes where the robot fails.
-`_legged` has what both tasks share, `_tasks` the tasks of each robot.
+`_robots` describes robots by names and loads their files. `_legged` has what the tasks share:
+commands, servos, observations, reports; `_rewards` has the reward terms by name. `_velocity` is
+the task of following commands. `_motion` loads a reference, `_tracking` is the task of tracking
+it, `_adaptive_starts` starts its episodes where the robot fails. `_tasks` has the tasks of each
+robot.
 """
 
 from ._adaptive_starts import (
     AdaptiveStarts as AdaptiveStarts,
     AdaptiveStartsState as AdaptiveStartsState,
 )
-from ._commands import Commands as Commands
+from ._legged import Commands as Commands
 from ._motion import (
     load_motion as load_motion,
     ReferenceMotion as ReferenceMotion,
     squats as squats,
 )
-from ._rewards import Motion as Motion, TERMS as TERMS
+from ._rewards import (
+    LinkStates as LinkStates,
+    Motion as Motion,
+    TERMS as TERMS,
+    TRACKING_TERMS as TRACKING_TERMS,
+    TrackingStep as TrackingStep,
+)
 from ._robots import (
     add_servos as add_servos,
     load_robot as load_robot,
@@ -60,11 +66,6 @@ from ._tasks import (
 from ._tracking import (
     MotionTracking as MotionTracking,
     TrackingState as TrackingState,
-)
-from ._tracking_rewards import (
-    LinkStates as LinkStates,
-    TRACKING_TERMS as TRACKING_TERMS,
-    TrackingStep as TrackingStep,
 )
 from ._velocity import (
     VelocityState as VelocityState,

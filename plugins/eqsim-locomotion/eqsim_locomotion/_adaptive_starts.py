@@ -11,9 +11,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from eqsim import AbstractEnv, ResetOptions, Timestep
 from eqsim.bridges import check_count, check_key
 from eqsim.envs import check_action, reset_options
+from eqsim.model.arrays import as_array
 from eqsim.wrappers import AbstractCarryOver, AbstractStateful, Lifetime, nested_envs
 
-from ._fields import as_array, check_numbers
+from ._legged import check_numbers
 from ._tracking import MotionTracking
 
 

@@ -15,8 +15,9 @@ from eqsim import System
 from eqsim.bridges import check_count
 from eqsim.kinematics import difference, forward, integrate
 from eqsim.model import JointKind
+from eqsim.model.arrays import as_array
 
-from ._fields import as_array, check_positive
+from ._legged import check_positive
 from ._robots import by_joint, default_pose, find_names, find_robot, load_robot, Robot
 
 

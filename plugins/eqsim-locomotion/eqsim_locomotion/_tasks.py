@@ -12,7 +12,7 @@ from eqsim.terrain import Blocks, Rough, Slope, Stairs, TerrainGrid
 from eqsim.wrappers import TerrainCurriculum, WalkedDistance
 
 from ._adaptive_starts import AdaptiveStarts
-from ._commands import Commands
+from ._legged import Commands
 from ._robots import find_robot, Robot
 from ._tracking import MotionTracking
 from ._velocity import PARTS, VelocityState, VelocityTracking, WEIGHTS

@@ -13,7 +13,6 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from eqsim import (
-    AbstractEnv,
     AbstractPipeline,
     Generalized,
     ResetOptions,
@@ -31,20 +30,19 @@ from eqsim.envs import (
     same_robot_options,
 )
 from eqsim.kinematics import forward, forward_velocity, integrate
+from eqsim.model.arrays import as_array
 from eqsim.pipelines import Solved
-from eqsim.spatial import clamp, positive_part, safe_sqrt
+from eqsim.spatial import clamp, safe_sqrt
 
-from ._fields import as_array, as_arrays
 from ._legged import (
+    AbstractLegged,
+    as_arrays,
     check_torque_limits,
-    control_step,
     default_frame_skip,
-    describe_servos,
-    joint_ranges,
-    unbounded_actions,
     with_noise,
 )
 from ._motion import find_motion, ReferenceMotion
+from ._rewards import about_anchor, LinkStates, TRACKING_TERMS, TrackingStep
 from ._robots import (
     by_joint,
     check_known,
@@ -55,7 +53,6 @@ from ._robots import (
     Names,
     Robot,
 )
-from ._tracking_rewards import about_anchor, LinkStates, TRACKING_TERMS, TrackingStep
 
 
 TRACKING_WEIGHTS = {
@@ -131,7 +128,7 @@ class TrackingState(eqx.Module):
     last_action: Float[Array, " nu"]
 
 
-class MotionTracking(AbstractEnv):
+class MotionTracking(AbstractLegged):
     r"""A legged robot that tracks a reference motion.
 
     Observation: the parts of `observation`, with uniform noise. `reference_positions`,
@@ -289,10 +286,7 @@ class MotionTracking(AbstractEnv):
         nu = self.sys.nu
         size = {"anchor_orientation": 6, **dict.fromkeys(_VECTORS, 3)}
         parts = [ObservationPart(name, size.get(name, nu)) for name in self.observation]
-        found = describe_servos(
-            self.sys, self.names, self.pose, self.action_scale, self.dt, parts
-        )
-        return found._replace(reference=self._table())
+        return self.describe(parts)._replace(reference=self._table())
 
     def _table(self) -> Reference:
         """Return all frames of the motion."""
@@ -309,20 +303,6 @@ class MotionTracking(AbstractEnv):
             root_poses=_rows(q[:, :7]),
             residual=self.residual,
         )
-
-    @property
-    def dt(self) -> Float[Array, ""]:
-        """Duration of a control step, s."""
-        return self.sys.dt * self.frame_skip
-
-    @property
-    def action_range(self) -> Float[Array, "nu 2"]:
-        """No bounds: targets are limited by the torques of the servos."""
-        return unbounded_actions(self.sys)
-
-    def physics(self, state: TrackingState) -> State:
-        """Return the state of the robot."""
-        return state.robot
 
     def reference(
         self, frame: Int[Array, ""]
@@ -399,10 +379,8 @@ class MotionTracking(AbstractEnv):
             frame=frame,
             last_action=jnp.zeros(self.sys.nu, q.dtype),
         )
-        terms = {name: jnp.zeros((), q.dtype) for name in self.weights}
-        no = jnp.zeros((), bool)
         obs = self._observe(key_noise, state, self._links(state.robot))
-        return state, Timestep(obs, jnp.zeros((), q.dtype), no, no, terms, ~no)
+        return state, self.first_report(obs)
 
     def step(
         self, state: TrackingState, action: Float[Array, " nu"]
@@ -413,25 +391,12 @@ class MotionTracking(AbstractEnv):
         frame = state.frame + 1
         q, qd = self.reference(frame)
         ctrl = self.targets(state, action)
-        robot, solved = control_step(
-            self.pipeline, self.sys, state.robot, ctrl, self.frame_skip
-        )
+        robot, solved = self.advance(state.robot, ctrl)
         links = self._links(robot)
         now = self._tracked(state, robot, solved, action, links, q, qd)
         new = TrackingState(robot, key, frame, action)
-        terms = {
-            name: weight * self.dt * TRACKING_TERMS[name](now)
-            for name, weight in self.weights.items()
-        }
-        no = jnp.zeros((), bool)
-        return new, Timestep(
-            self._observe(key_noise, new, links),
-            jnp.sum(jnp.stack(list(terms.values()))),
-            now.failed,
-            no,
-            terms,
-            no,
-        )
+        obs = self._observe(key_noise, new, links)
+        return new, self.report(obs, TRACKING_TERMS, now, now.failed)
 
     def _initial(self, key, frame: Int[Array, ""]):
         """Return coordinates and velocities of a frame, with noise."""
@@ -444,7 +409,7 @@ class MotionTracking(AbstractEnv):
         move = move.at[3:6].set(draw[3:6] * noise["orientation"])
         move = move.at[joints].set(draw[joints] * noise["joint_positions"])
         q = integrate(self.sys, q, move)
-        low, high = joint_ranges(self.sys, self.names, 1.0)
+        low, high = self.joint_ranges(1.0)
         index = jnp.asarray(self.names.q)
         q = q.at[index].set(clamp(q[index], low, high))
         qd = qd.at[:3].add(draw[nv : nv + 3] * noise["linear_velocity"])
@@ -470,8 +435,6 @@ class MotionTracking(AbstractEnv):
         pos, rot = about_anchor(target, links.pos[k], links.rot[k], k)
         index, rates = jnp.asarray(self.names.q), jnp.asarray(self.names.qd)
         angles = robot.q[index]
-        low, high = joint_ranges(self.sys, self.names, self.soft_limit)
-        least, most = self.sys.actuators.force_range.T
         return TrackingStep(
             links=links,
             target=target,
@@ -481,9 +444,9 @@ class MotionTracking(AbstractEnv):
             angle_error=angles - q[index],
             rate_error=robot.qd[rates] - qd[rates],
             acceleration=(robot.qd[rates] - state.robot.qd[rates]) / self.dt,
-            beyond=positive_part(low - angles) + positive_part(angles - high),
+            beyond=self.beyond(angles, self.soft_limit),
             torque=solved.actuator_force,
-            torque_limit=0.5 * (most - least),
+            torque_limit=self.torque_limit(),
             action=action,
             last_action=state.last_action,
             failed=self._failed(links, target, pos),

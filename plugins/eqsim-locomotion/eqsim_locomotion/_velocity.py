@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from eqsim import (
-    AbstractEnv,
     AbstractPipeline,
     Generalized,
     ResetOptions,
@@ -30,22 +29,20 @@ from eqsim.envs import (
 )
 from eqsim.kinematics import forward, forward_velocity
 from eqsim.model import GeomKind
+from eqsim.model.arrays import as_array
 from eqsim.pipelines import Contacts, Solved
 from eqsim.sensors import grid_pattern, height_scan
 from eqsim.spatial import multiply, positive_part, quaternion_matrix
 from eqsim.terrain import ground_height, TerrainGrid
 
-from ._commands import Commands
-from ._fields import as_array, as_arrays
 from ._legged import (
+    AbstractLegged,
+    as_arrays,
     check_term,
     check_torque_limits,
-    control_step,
+    Commands,
     default_frame_skip,
-    describe_servos,
-    joint_ranges,
     per_entry,
-    unbounded_actions,
     with_noise,
 )
 from ._rewards import Motion, TERMS
@@ -124,7 +121,7 @@ class VelocityState(eqx.Module):
     contact: Bool[Array, " nfeet"]
 
 
-class VelocityTracking(AbstractEnv):
+class VelocityTracking(AbstractLegged):
     r"""A legged robot that follows velocity commands.
 
     Observation: the parts of `observation`, times `scales`, with uniform noise: velocity and
@@ -282,10 +279,7 @@ class VelocityTracking(AbstractEnv):
             name, size.get(name, nu), float(self.scales.get(name, 1.0))
         )
         parts = map(part, self.observation)
-        found = describe_servos(
-            self.sys, self.names, self.pose, self.action_scale, self.dt, parts
-        )
-        return found._replace(scan=self.scan if scanned else ())
+        return self.describe(parts)._replace(scan=self.scan if scanned else ())
 
     def reflection(self) -> Reflection:
         """Return the reflection of observations and actions.
@@ -304,20 +298,6 @@ class VelocityTracking(AbstractEnv):
             )
         obs = reflected_observation(self.observation, action, scan)
         return Reflection(obs, action)
-
-    @property
-    def dt(self) -> Float[Array, ""]:
-        """Duration of a control step, s."""
-        return self.sys.dt * self.frame_skip
-
-    @property
-    def action_range(self) -> Float[Array, "nu 2"]:
-        """No bounds: targets are limited by the torques of the servos."""
-        return unbounded_actions(self.sys)
-
-    def physics(self, state: VelocityState) -> State:
-        """Return the state of the robot."""
-        return state.robot
 
     def reset(
         self,
@@ -344,10 +324,7 @@ class VelocityTracking(AbstractEnv):
             contact=jnp.zeros(zeros.shape, bool),
         )
         parts = self._parts(state, *self._root(state.robot)[:3])
-        terms = {name: jnp.zeros((), q.dtype) for name in self.weights}
-        no = jnp.zeros((), bool)
-        obs = self._observe(key_noise, parts)
-        return state, Timestep(obs, jnp.zeros((), q.dtype), no, no, terms, ~no)
+        return state, self.first_report(self._observe(key_noise, parts))
 
     def step(
         self, state: VelocityState, action: Float[Array, " nu"]
@@ -356,9 +333,7 @@ class VelocityTracking(AbstractEnv):
         check_action(self, action)
         key, key_command, key_noise = jr.split(state.key, 3)
         ctrl = self.pose + self.action_scale * action
-        robot, solved = control_step(
-            self.pipeline, self.sys, state.robot, ctrl, self.frame_skip
-        )
+        robot, solved = self.advance(state.robot, ctrl)
         now = self._motion(state, robot, solved, action)
         due = state.command_steps <= 1
         command, steps = self.commands.draw(key_command, self.dt)
@@ -372,20 +347,9 @@ class VelocityTracking(AbstractEnv):
             swing_peak=jnp.where(now.contact, 0.0, now.swing_peak),
             contact=now.contact,
         )
-        terms = {
-            name: weight * self.dt * TERMS[name](now)
-            for name, weight in self.weights.items()
-        }
         parts = self._parts(new, now.velocity, now.angular_velocity, now.gravity)
-        no = jnp.zeros((), bool)
-        return new, Timestep(
-            self._observe(key_noise, parts),
-            jnp.sum(jnp.stack(list(terms.values()))),
-            now.fallen,
-            no,
-            terms,
-            no,
-        )
+        obs = self._observe(key_noise, parts)
+        return new, self.report(obs, TERMS, now, now.fallen)
 
     def _initial(self, key):
         key_turn, key_joints, key_velocity = jr.split(key, 3)
@@ -453,8 +417,6 @@ class VelocityTracking(AbstractEnv):
         contact, foot_force = self._touching(solved.contacts)
         q, qd = jnp.asarray(self.names.q), jnp.asarray(self.names.qd)
         angles, rates = robot.q[q], robot.qd[qd]
-        low, high = self._soft_limits()
-        least, most = self.sys.actuators.force_range.T
         air_time = state.air_time + self.dt
         ground = self._ground(jnp.concatenate([robot.q[None, :3], places]))
         height, foot_height = robot.q[2] - ground[0], places[:, 2] - ground[1:]
@@ -472,10 +434,10 @@ class VelocityTracking(AbstractEnv):
             deviation=angles - self.pose,
             rates=rates,
             acceleration=(rates - state.robot.qd[qd]) / self.dt,
-            beyond=positive_part(low - angles) + positive_part(angles - high),
+            beyond=self.beyond(angles, self.soft_limit),
             pose_weights=self.pose_weights,
             torque=solved.actuator_force,
-            torque_limit=0.5 * (most - least),
+            torque_limit=self.torque_limit(),
             action=action,
             last_action=state.last_action,
             contact=contact,
@@ -490,10 +452,6 @@ class VelocityTracking(AbstractEnv):
             swing_height=self.swing_height,
             fallen=fallen,
         )
-
-    def _soft_limits(self) -> tuple[Float[Array, " nu"], Float[Array, " nu"]]:
-        """Return lower and upper soft limits of the joints, rad; infinite without limits."""
-        return joint_ranges(self.sys, self.names, self.soft_limit)
 
     def _parts(self, state: VelocityState, velocity, rate, gravity):
         """Return all parts of the observation by name."""

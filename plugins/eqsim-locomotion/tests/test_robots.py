@@ -8,8 +8,8 @@ import mujoco
 import numpy as np
 import pytest
 from eqsim_locomotion._velocity import _depth
-from quadruped import file, robot, SIDES
 from scipy.spatial.transform import Rotation
+from small_robots import quadruped as robot, quadruped_file as file, SIDES
 
 import eqsim
 

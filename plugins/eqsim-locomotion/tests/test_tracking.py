@@ -12,10 +12,9 @@ import mujoco
 import numpy as np
 import pytest
 from eqsim_locomotion._adaptive_starts import CarriedFailures
-from eqsim_locomotion._legged import control_step
 from eqsim_locomotion._motion import find_motion
-from eqsim_locomotion._tracking_rewards import about_anchor, square_angle
-from humanoid import robot
+from eqsim_locomotion._rewards import about_anchor, square_angle
+from small_robots import humanoid as robot
 
 import eqsim
 from eqsim.kinematics import difference, forward, integrate
@@ -49,7 +48,7 @@ def at_frame(frame, env=None):
 
 def solution(env, robot):
     """The solution at the end of a control step."""
-    return control_step(env.pipeline, env.sys, robot, env.pose, env.frame_skip)[1]
+    return env.advance(robot, env.pose)[1]
 
 
 # Motions.

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from eqsim_locomotion._commands import Commands
-from quadruped import file, robot
+from small_robots import quadruped as robot, quadruped_file as file
 
 import eqsim
 from eqsim import terrain
@@ -263,7 +262,7 @@ def test_a_robot_on_its_back_has_fallen():
 
 def test_commands(getkey):
     """In their range, zero with the given probabilities, and lasting as long as said."""
-    commands = Commands(
+    commands = loco.Commands(
         low=(-1.0, -0.5, 0.0), high=(1.0, 0.5, 2.0), zero=(0.0, 0.2, 0.5), standing=0.25
     )
     draw = jax.jit(jax.vmap(lambda key: commands.draw(key, jnp.asarray(0.02))))
@@ -281,7 +280,7 @@ def test_commands(getkey):
 
 
 def test_commands_change_when_they_are_due(getkey):
-    short = Commands(mean_time=0.1, zero=(0.0, 0.0, 0.0), standing=0.0)
+    short = loco.Commands(mean_time=0.1, zero=(0.0, 0.0, 0.0), standing=0.0)
     env = eqx.tree_at(lambda e: e.commands, noisy(), short)
     state, _ = env.reset(getkey())
     commands, left = [], []
@@ -318,16 +317,16 @@ def test_unknown_names(what):
 def test_soft_limits():
     """About the middle of the range, and none for joints without limits."""
     env = noisy()
-    low, high = (np.asarray(x) for x in env._soft_limits())
+    low, high = (np.asarray(x) for x in env.joint_ranges(0.95))
     np.testing.assert_allclose(high, 0.95 * np.array([0.8, 1.5] * 4), rtol=1e-6)
     np.testing.assert_allclose(low, -high, rtol=1e-6)
     moved = env.sys.joints.range + jnp.array([[2.0, 2.0]])
     moved = eqx.tree_at(lambda e: e.sys.joints.range, env, moved)
-    np.testing.assert_allclose(moved._soft_limits()[1], 2.0 + high, rtol=1e-6)
+    np.testing.assert_allclose(moved.joint_ranges(0.95)[1], 2.0 + high, rtol=1e-6)
     joints = env.sys.joints
     free = dataclasses.replace(joints, limited=(False,) * len(joints.limited))
     free = eqx.tree_at(lambda e: e.sys.joints, env, free)
-    assert np.all(np.isinf(np.stack(free._soft_limits())))
+    assert np.all(np.isinf(np.stack(free.joint_ranges(0.95))))
 
 
 def test_a_control_step_has_time_steps():
