@@ -1,4 +1,4 @@
-"""Model files of `dm_control`."""
+"""Model files of `dm_control`, and fields of tasks with a default value."""
 
 import functools as ft
 import importlib
@@ -8,11 +8,13 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 import eqsim
 from eqsim import System
+from eqsim.model.arrays import as_array
 
 
 def suite_file(name: str) -> pathlib.Path:
@@ -94,22 +96,29 @@ def remove(root: ET.Element, tag: str, name: str) -> None:
             parent.remove(element)
 
 
-def site(file: str, name: str, size: bool = False) -> Callable[[Any], Any]:
-    """Return a converter: numbers to an array, None to the position (m) or radius (m)
-    of a site of a model file."""
+def number(default: Any) -> Any:
+    """Return a field for an array with a default value, or None."""
+    return eqx.field(converter=as_array, default=default)
+
+
+def of_model(make: Callable[[], System]) -> Any:
+    """Return a field for a robot, by default the result of a function."""
+    return eqx.field(converter=lambda sys: make() if sys is None else sys, default=None)
+
+
+def of_file(name: str) -> Any:
+    """Return a field for a robot, by default that of a model file of the suite."""
+    return of_model(lambda: suite_model(name))
+
+
+def site(file: str, name: str, size: bool = False) -> Any:
+    """Return a field for the position (m) or the radius (m) of a site, by default that of
+    a model file."""
 
     def convert(value: Any) -> Any:
         return as_array(_site(file, name)[size] if value is None else value)
 
-    return convert
-
-
-def as_array(value: Any) -> Any:
-    """Convert numbers to arrays of the default precision; everything else is returned
-    unchanged."""
-    if isinstance(value, int | float | list | tuple | np.ndarray | np.generic):
-        return jnp.asarray(value, jnp.result_type(float))
-    return value
+    return eqx.field(converter=convert, default=None)
 
 
 @ft.cache

@@ -1,18 +1,29 @@
-"""Base classes and common parts of the suite's tasks."""
+"""Base classes and common parts of the tasks, with the reward function of the suite."""
 
 import abc
 from collections.abc import Callable
+from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from eqsim import AbstractPipeline, AbstractTask, Generalized, State, System
+from eqsim import (
+    AbstractEnv,
+    AbstractPipeline,
+    AbstractTask,
+    DomainRandomization,
+    Generalized,
+    State,
+    System,
+)
 from eqsim.model import JointKind
+from eqsim.randomize import AbstractRandomizer
 
-from ._models import suite_model
-from ._tolerance import tolerance
-from .sigmoids import quadratic
+from .sigmoids import gaussian, quadratic
 
 
 class AbstractSuiteTask(AbstractTask):
@@ -61,14 +72,42 @@ class AbstractEndlessTask(AbstractSuiteTask):
         return jnp.zeros((), bool)
 
 
-def model(name: str) -> Callable[[System | None], System]:
-    """Return a converter with a model of the suite as default."""
-    return lambda sys: suite_model(name) if sys is None else sys
-
-
 def physics(pipeline: AbstractPipeline | None) -> AbstractPipeline:
     """Convert None to the default pipeline, `Generalized()`."""
     return Generalized() if pipeline is None else pipeline
+
+
+def preset(
+    make: Callable[..., Any],
+    about: str,
+    model: Callable[[], System] | None = None,
+    edit: Callable[[System], System] | None = None,
+    draw: AbstractRandomizer | None = None,
+    **chosen: Any,
+) -> Callable[..., Any]:
+    """Return a function that creates a task from options.
+
+    **Arguments:**
+
+    - `make`: the class of the task.
+    - `about`: what the function does.
+    - `model`: default robot, if it is not that of the class.
+    - `edit`: change of the robot.
+    - `draw`: domain randomization.
+    - `chosen`: options, which those of a call replace.
+    """
+
+    def create(**options: Any) -> AbstractEnv:
+        given = chosen | options
+        if model is not None and given.get("sys") is None:
+            given["sys"] = model()
+        env = make(**given)
+        if edit is not None:
+            env = eqx.tree_at(lambda e: e.sys, env, edit(env.sys))
+        return env if draw is None else DomainRandomization(env, draw)
+
+    create.__doc__ = f"{about} **Arguments:** options of `{make.__name__}`."
+    return create
 
 
 def index(names: tuple[str, ...], name: str, kind: str) -> int:
@@ -120,3 +159,60 @@ def small(action: Float[Array, " nu"]) -> Float[Array, ""]:
     u^2)}) / 5$, with the mean over the entries."""
     value = tolerance(action, margin=1.0, sigmoid=quadratic, value_at_margin=0.0)
     return (4.0 + jnp.mean(value)) / 5.0
+
+
+def tolerance(
+    x: Float[Array, "..."],
+    bounds: tuple[Any, Any] = (0.0, 0.0),
+    margin: Any = 0.0,
+    sigmoid: Callable[[Array, Any], Array] = gaussian,
+    value_at_margin: Any = 0.1,
+) -> Float[Array, "..."]:
+    r"""Compute how well values lie within bounds, from 0 to 1.
+
+    $1$ for $l \le x \le h$, else $s(d / m)$ with the distance $d$ from the nearer bound,
+    the margin $m$ and a sigmoid $s$ with $s(0) = 1$ and $s(1) =$ `value_at_margin`. With
+    margin 0 it is 0 outside.
+
+    It can be differentiated with respect to all arguments, in both modes; the
+    derivative of a jump (margin 0) is zero.
+
+    **Arguments:**
+
+    - `x`: values of any shape.
+    - `bounds`: lower bound $l$ and upper bound $h$, inclusive; may be infinite.
+    - `margin`: distance from the bounds, in units of `x`, at which the result is
+        `value_at_margin`.
+    - `sigmoid`: one of `eqsim_dmc.sigmoids`, or a function `(distance, value at 1)`.
+    - `value_at_margin`: value between 0 and 1; 0 is allowed for `cosine`, `linear` and
+        `quadratic`.
+
+    **Returns:** values of the shape of `x`.
+
+    **Raises:** `ValueError` if the bounds are in the wrong order, the margin is
+    negative, or the sigmoid cannot have `value_at_margin`. Not checked for traced
+    values.
+
+    ??? cite "Reference"
+        Tassa et al., *DeepMind Control Suite*, 2018, section 4.
+    """
+    low, high = bounds
+    _check(low, high, margin)
+    low, high, margin = (jnp.asarray(b, x.dtype) for b in (low, high, margin))
+    below, inside = x < low, (x >= low) & (x <= high)
+    distance = jnp.where(below, low - x, x - high)
+    # An infinite bound must not enter a sigmoid, not even in the branch that is not
+    # taken.
+    distance = jnp.where(inside, jnp.zeros_like(x), distance)
+    soft = margin > 0.0
+    scaled = distance / jnp.where(soft, margin, jnp.ones_like(margin))
+    beyond = jnp.where(soft, sigmoid(scaled, value_at_margin), jnp.zeros_like(x))
+    return jnp.where(inside, jnp.ones_like(x), beyond)
+
+
+def _check(low: Any, high: Any, margin: Any) -> None:
+    known = lambda *values: not any(isinstance(v, Tracer) for v in values)
+    if known(low, high) and not np.all(np.asarray(low) <= np.asarray(high)):
+        raise ValueError(f"`bounds` must be in ascending order, got ({low}, {high}).")
+    if known(margin) and not np.all(np.asarray(margin) >= 0.0):
+        raise ValueError(f"`margin` must be at least 0, got {margin}.")

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from eqsim_dmc._quadruped_escape import _spline_matrix
+from eqsim_dmc._quadruped import _spline_matrix
 from jax.test_util import check_grads
 from scipy import ndimage
 

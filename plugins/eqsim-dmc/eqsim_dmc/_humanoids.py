@@ -1,4 +1,4 @@
-from typing import Any
+"""Humanoids that stand, walk or run in any direction."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -7,11 +7,16 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from eqsim import AbstractPipeline, State, System
 from eqsim.kinematics import com_velocity, forward
 
-from ._models import as_array
-from ._sensing import distance
-from ._starts import draw_without_contact
-from ._task import AbstractEndlessTask, index, model, physics, random_joints, small
-from ._tolerance import tolerance
+from ._models import number, of_file
+from ._sensing import distance, draw_without_contact, random_pose, subtree_velocity
+from ._task import (
+    AbstractEndlessTask,
+    index,
+    physics,
+    preset,
+    small,
+    tolerance,
+)
 from .sigmoids import linear
 
 
@@ -51,15 +56,15 @@ class Humanoid(AbstractEndlessTask):
         online trajectory optimization*, 2012. `dm_control.suite.humanoid`.
     """
 
-    sys: System = eqx.field(converter=model("humanoid.xml"), default=None)
+    sys: System = of_file("humanoid.xml")
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=5)
-    speed: Float[Array, ""] | None = eqx.field(converter=as_array, default=None)
-    height: Float[Array, ""] = eqx.field(converter=as_array, default=1.4)
+    speed: Float[Array, ""] | None = number(None)
+    height: Float[Array, ""] = number(1.4)
     pure_state: bool = eqx.field(static=True, default=False)
 
     def initial(self, key: PRNGKeyArray) -> State:
-        q = draw_without_contact(start_pose, key, self.sys)
+        q = draw_without_contact(random_pose, key, self.sys)
         return self.pipeline.init(self.sys, q)
 
     def parts(
@@ -131,32 +136,73 @@ def humanoid_reward(
     return stand * (5.0 * move + 1.0) / 6.0
 
 
-def start_pose(key: PRNGKeyArray, sys: System):
-    """Draw coordinates of a random pose, for `draw_without_contact`."""
-    q = random_joints(sys, key)
-    return q, sys, q
+humanoid_stand = preset(Humanoid, "Create `Humanoid` that learns to stand.")
+humanoid_walk = preset(Humanoid, "Create `Humanoid` that learns to walk.", speed=1.0)
+humanoid_run = preset(Humanoid, "Create `Humanoid` that learns to run.", speed=10.0)
+humanoid_run_pure_state = preset(
+    Humanoid,
+    "Create `Humanoid` that learns to run and observes its coordinates and velocities.",
+    speed=10.0,
+    pure_state=True,
+)
 
 
-def humanoid_stand(**options: Any) -> Humanoid:
-    """Create `Humanoid` that learns to stand. **Arguments:** its other options."""
-    return Humanoid(speed=None, **options)
+_CMU_LIMBS = "lhand", "lfoot", "rhand", "rfoot"
 
 
-def humanoid_walk(speed: Any = 1.0, **options: Any) -> Humanoid:
-    """Create `Humanoid` that learns to walk. **Arguments:** its options; `speed` in
-    m/s."""
-    return Humanoid(speed=speed, **options)
+class HumanoidCMU(AbstractEndlessTask):
+    r"""A humanoid with 56 joints, with the skeleton of the CMU motion capture database,
+    that learns to stand, walk or run in any direction.
 
+    Observation: `joint_angles` (rad); `head_height` (m); `extremities`, the positions
+    of hands and feet in the frame of the thorax (m); `torso_vertical`, the z axis of
+    the world in that frame; `com_velocity` of the center of mass of the thorax with
+    neck, head and arms (m/s); `velocity` (m/s, rad/s); 137 entries.
 
-def humanoid_run(speed: Any = 10.0, **options: Any) -> Humanoid:
-    """Create `Humanoid` that learns to run. **Arguments:** its options; `speed` in
-    m/s."""
-    return Humanoid(speed=speed, **options)
+    Reward: that of `Humanoid`, with the cosine of the angle between the y axis of the
+    thorax and the z axis of the world, and `com_velocity`.
 
+    Initial state: joints uniform in their ranges, the quaternion of the root four
+    uniform numbers from 0 to 1, scaled to norm 1; redrawn until nothing touches; at
+    rest.
 
-def humanoid_run_pure_state(speed: Any = 10.0, **options: Any) -> Humanoid:
-    """Create `Humanoid` that learns to run and observes its coordinates and velocities.
+    **Arguments:**
 
-    **Arguments:** its other options; `speed` in m/s.
+    - `sys`: the robot; by default the suite's `humanoid_CMU.xml`.
+    - `pipeline`: the physics; by default `Generalized()`.
+    - `frame_skip`: time steps per control step.
+    - `speed`: speed of the full reward, m/s; None to stand.
+    - `height`: height of the head that counts as standing, m.
+
+    ??? cite "Reference"
+        `dm_control.suite.humanoid_CMU`.
     """
-    return Humanoid(speed=speed, pure_state=True, **options)
+
+    sys: System = of_file("humanoid_CMU.xml")
+    pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
+    frame_skip: int = eqx.field(static=True, default=10)
+    speed: Float[Array, ""] | None = number(None)
+    height: Float[Array, ""] = number(1.4)
+
+    def initial(self, key: PRNGKeyArray) -> State:
+        q = draw_without_contact(random_pose, key, self.sys)
+        return self.pipeline.init(self.sys, q)
+
+    def parts(
+        self, state: State, action: Float[Array, " nu"]
+    ) -> dict[str, Float[Array, "..."]]:
+        velocity = subtree_velocity(self.sys, state, "thorax")
+        return humanoid_parts(self.sys, state, "thorax", _CMU_LIMBS, velocity)
+
+    def reward(self, state: State, action: Float[Array, " nu"]) -> Float[Array, ""]:
+        poses, names = forward(self.sys, state.q), self.sys.links.names
+        thorax, head = (index(names, name, "link") for name in ("thorax", "head"))
+        velocity = subtree_velocity(self.sys, state, "thorax")
+        seen = poses.pos[head, 2], poses.rot[thorax, 2, 1], velocity
+        return humanoid_reward(action, *seen, self.height, self.speed)
+
+
+_CMU = "Create `HumanoidCMU` that learns to"
+humanoid_CMU_stand = preset(HumanoidCMU, f"{_CMU} stand.")
+humanoid_CMU_walk = preset(HumanoidCMU, f"{_CMU} walk.", speed=1.0)
+humanoid_CMU_run = preset(HumanoidCMU, f"{_CMU} run.", speed=10.0)
