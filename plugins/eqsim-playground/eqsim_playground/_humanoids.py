@@ -1,22 +1,29 @@
 """Humanoids that follow the commands of a joystick."""
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from eqsim import AbstractPipeline, System
-from eqsim.spatial import positive_part, safe_sqrt
+from eqsim import AbstractEnv, AbstractPipeline, ResetOptions, System, Timestep
+from eqsim.spatial import positive_part, quaternion_matrix, safe_sqrt
+from eqsim.wrappers import AbstractStateless, Lifetime
 
-from ._commands import AbstractCommands, is_moving, UniformCommands
-from ._humanoid_rewards import feet, HumanoidTargets, HumanoidWeights, posture
-from ._joystick import AbstractJoystick, GaitClock, JoystickStep
-from ._joystick_rewards import effort, tracking
-from ._observation import JoystickNoise
-from ._pushes import AbstractPushes, Kicks
-from ._reading import legged_model, LeggedRobot
+from ._drawn import AbstractCommands, AbstractPushes, is_moving, Kicks, UniformCommands
+from ._joystick import AbstractJoystick, GaitClock, JoystickState, JoystickStep
+from ._legged import JoystickNoise, legged_model, LeggedRobot
+from ._legged_rewards import (
+    common_terms,
+    HumanoidTargets,
+    HumanoidWeights,
+    level,
+    phase_height,
+    soft_limits,
+)
 from ._task import acceleration, converter, default_of, index, number, physics
 
 
@@ -120,23 +127,26 @@ class AbstractHumanoid(AbstractJoystick):
         `HumanoidWeights`."""
         state, seen, targets = now.state, now.seen, self.targets
         assert state.phase is not None
-        robot, command = state.robot, state.command
-        angles, rates = robot.q[7:], robot.qd[6:]
+        robot, height = state.robot, targets.foot_height
+        limits = soft_limits(self.sys.joints.range[1:], targets.soft_limit)
+        off = robot.q[7:] - self.default_pose
+        least, most = targets.air_time
+        # The smaller one of time and limit.
+        flight = (most - least) - positive_part(most - state.air_time)
+        lift = seen.feet_height - phase_height(state.phase.angle, height)
+        slip = safe_sqrt(jnp.sum(seen.world_velocity[:2] ** 2))
         return {
-            **tracking(seen, command, targets.tracking_sigma),
+            **common_terms(
+                *(now, self.default_pose, limits, targets.tracking_sigma),
+                *(height, targets.still),
+            ),
             "base_height": (robot.q[2] - targets.base_height) ** 2,
             "torques": jnp.sum(jnp.abs(seen.torque)),
-            **effort(seen.torque, rates, now.action, state.last_action),
-            **feet(
-                *(seen, targets, state.phase.angle, state.air_time),
-                *(state.swing_peak, now.landed),
-            ),
-            **posture(
-                *(angles, self.default_pose, self.sys.joints.range[1:], targets),
-                *(command, self.pose_weights),
-            ),
-            "alive": jnp.ones((), angles.dtype),
-            "termination": now.terminated.astype(angles.dtype),
+            "feet_air_time": jnp.sum(jnp.where(now.landed, flight, 0.0)),
+            "feet_slip": slip * jnp.sum(seen.contact.astype(slip.dtype)),
+            "feet_phase": jnp.exp(-jnp.sum(lift**2) / targets.phase_width),
+            "pose": jnp.sum(self.pose_weights * off**2),
+            "alive": jnp.ones((), off.dtype),
             "joint_deviation_knee": jnp.sum(self.deviation(now, self.about.knees)),
             **acceleration(self, robot, now.ctrl, now.external),
         }
@@ -378,26 +388,103 @@ class BerkeleyHumanoidJoystick(AbstractHumanoid):
 
     def values(self, now: JoystickStep) -> dict[str, Float[Array, ""]]:
         """Compute the reward terms before weights."""
-        seen, shared = now.seen, self.shared_values(now)
+        shared = self.shared_values(now)
         return {
             **shared,
             **self.masked_values(now, shared),
-            "lin_vel_z": seen.world_velocity[2] ** 2,
-            "ang_vel_xy": jnp.sum(seen.world_rate[:2] ** 2),
-            "orientation": jnp.sum(seen.up[:2] ** 2),
+            **level(now.seen),
         }
 
 
-def g1_joystick_flat(**options: Any) -> G1Joystick:
-    """Create `G1Joystick`. **Arguments:** its options."""
-    return G1Joystick(**options)
+class HumanoidShaping(AbstractStateless):
+    r"""A humanoid of Playground with additional reward terms, for training only. Evaluate
+    policies in the task itself.
+
+    Published rewards hardly tell a robot that stands from one that steps, as
+    `tracking_lin_vel` vanishes far from the command. With the command $c$, the velocity $v$
+    of the root in its axes, and for each foot $i$ phase $\phi_i$ and contact $k_i$, the terms
+    times weight and control step are:
+
+    - `progress`: $\min(c_{xy} \cdot v_{xy} / |c_{xy}|,\; |c_{xy}|)$
+    - `gait`: share of the feet that touch the floor exactly if $|\phi_i| > \pi / 2$, or
+        touch it if the command is to stand
+    - `fall`: 1 if the episode terminates; not multiplied by the control step
+
+    The episode also terminates if the vertical component of the vertical axis of the root
+    is less than `upright`, or the root is lower than `height`. The observation, including
+    its reflection, is that of the task.
+
+    **Arguments:**
+
+    - `env`: a humanoid of Playground.
+    - `progress`, `gait`, `fall`: weights of the terms.
+    - `upright`: least vertical component of the axis.
+    - `height`: least height of the root, m.
+
+    **Raises:** `TypeError` if `env` is not such a humanoid.
+    """
+
+    env: AbstractEnv
+    progress: Float[Array, ""] = number(1.5)
+    gait: Float[Array, ""] = number(1.0)
+    fall: Float[Array, ""] = number(-1.0)
+    upright: Float[Array, ""] = number(0.5)
+    height: Float[Array, ""] = number(0.45)
+
+    # Outside an auto-reset, it would see the state of the next episode.
+    lifetime = Lifetime.EPISODE
+
+    def __check_init__(self):
+        if not isinstance(self.env, AbstractHumanoid):
+            raise TypeError(
+                "`HumanoidShaping` must wrap a humanoid of Playground, such as "
+                f"`T1Joystick`, got `{type(self.env).__name__}`. Wrap it first."
+            )
+
+    def reset(
+        self,
+        key: PRNGKeyArray,
+        options: ResetOptions | Mapping[str, Any] | None = None,
+    ) -> tuple[JoystickState, Timestep]:
+        """Reset the task; all terms are zero."""
+        state, timestep = self.env.reset(key, options)
+        zero = jnp.zeros_like(timestep.reward)
+        terms = {**timestep.terms, "progress": zero, "gait": zero, "fall": zero}
+        return state, dataclasses.replace(timestep, terms=terms)
+
+    def step(
+        self, state: JoystickState, action: Float[Array, " nu"]
+    ) -> tuple[JoystickState, Timestep]:
+        """Take one control step of the task, and add the terms."""
+        command = state.command
+        state, timestep = self.env.step(state, action)
+        assert state.phase is not None
+        q, qd = state.robot.q, state.robot.qd
+        m = quaternion_matrix((q[3], q[4], q[5], q[6]))
+        ahead = m.xx * qd[0] + m.yx * qd[1] + m.zx * qd[2]
+        aside = m.xy * qd[0] + m.yy * qd[1] + m.zy * qd[2]
+        speed = safe_sqrt(jnp.sum(command[:2] ** 2))
+        along = command[0] * ahead + command[1] * aside
+        along = along / jnp.where(speed > 0.0, speed, 1.0)
+        stands = ~is_moving(command, self.env.targets.still)
+        stance = (jnp.abs(state.phase.angle) > 0.5 * jnp.pi) | stands
+        agrees = jnp.mean(stance == state.last_contact, dtype=q.dtype)
+        fallen = timestep.terminated | (m.zz < self.upright) | (q[2] < self.height)
+        added = {
+            "progress": self.progress
+            * self.dt
+            * (speed - positive_part(speed - along)),
+            "gait": self.gait * self.dt * agrees,
+            "fall": self.fall * fallen.astype(q.dtype),
+        }
+        return state, dataclasses.replace(
+            timestep,
+            reward=timestep.reward + jnp.sum(jnp.stack(list(added.values()))),
+            terminated=fallen,
+            terms={**timestep.terms, **added},
+        )
 
 
-def t1_joystick_flat(**options: Any) -> T1Joystick:
-    """Create `T1Joystick`. **Arguments:** its options."""
-    return T1Joystick(**options)
-
-
-def berkeley_humanoid_joystick_flat(**options: Any) -> BerkeleyHumanoidJoystick:
-    """Create `BerkeleyHumanoidJoystick`. **Arguments:** its options."""
-    return BerkeleyHumanoidJoystick(**options)
+g1_joystick_flat = G1Joystick
+t1_joystick_flat = T1Joystick
+berkeley_humanoid_joystick_flat = BerkeleyHumanoidJoystick

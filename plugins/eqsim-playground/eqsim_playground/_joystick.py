@@ -22,10 +22,16 @@ from eqsim.envs import (
 from eqsim.model import Actuators, Joints
 from eqsim.spatial import multiply
 
-from ._commands import AbstractCommands, is_moving
-from ._observation import JoystickNoise, observed, sensed
-from ._pushes import AbstractPushes, PushState
-from ._reading import legged_model, LeggedRobot, LeggedSensors, read_legged
+from ._drawn import AbstractCommands, AbstractPushes, is_moving, PushState
+from ._legged import (
+    JoystickNoise,
+    legged_model,
+    LeggedRobot,
+    LeggedSensors,
+    observed,
+    read_legged,
+    sensed,
+)
 from ._task import (
     AbstractPlaygroundTask,
     between,

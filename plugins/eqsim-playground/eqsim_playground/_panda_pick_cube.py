@@ -252,9 +252,7 @@ def _matrix(quat: Float[Array, "4"]) -> Float[Array, "3 3"]:
     return jnp.stack(quaternion_matrix(quat)).reshape(3, 3)
 
 
-def panda_pick_cube(**options: Any) -> PandaPickCube:
-    """Create `PandaPickCube`. **Arguments:** its options."""
-    return PandaPickCube(**options)
+panda_pick_cube = PandaPickCube
 
 
 def panda_pick_cube_orientation(**options: Any) -> PandaPickCube:

@@ -7,7 +7,6 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from eqsim import (
@@ -20,8 +19,9 @@ from eqsim import (
     System,
     Timestep,
 )
-from eqsim.bridges import check_key
+from eqsim.bridges import check_count, check_key
 from eqsim.envs import check_action, same_robot_options
+from eqsim.model.arrays import as_array
 from eqsim.spatial import positive_part
 
 
@@ -41,11 +41,7 @@ class AbstractPlaygroundTask(AbstractEnv):
     weights: eqx.AbstractVar[eqx.Module]
 
     def __check_init__(self):
-        skip = self.frame_skip
-        if not isinstance(skip, int | np.integer) or isinstance(skip, bool) or skip < 1:
-            raise ValueError(
-                f"`frame_skip` must be an integer of at least 1, got {skip!r}."
-            )
+        check_count("frame_skip", self.frame_skip)
         with_sensors(self.pipeline)
 
     @property
@@ -207,14 +203,6 @@ def with_sensors(pipeline: AbstractPipeline) -> Generalized:
 def physics(pipeline: AbstractPipeline | None) -> AbstractPipeline:
     """Convert None to the default pipeline, `Generalized()`."""
     return Generalized() if pipeline is None else pipeline
-
-
-def as_array(value: Any) -> Any:
-    """Convert numbers to arrays of the default precision; everything else is returned
-    unchanged."""
-    if isinstance(value, int | float | list | tuple | np.ndarray | np.generic):
-        return jnp.asarray(value, jnp.result_type(float))
-    return value
 
 
 def number(default: float | tuple[float, ...] | None) -> Any:

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
-from _go1_reference import converge
 from eqsim_playground import LeggedRobot
 from eqsim_playground._models import add_force_sensors, document, playground_file
 
@@ -24,6 +23,14 @@ from eqsim_playground._models import add_force_sensors, document, playground_fil
 # Weights of terms that count nothing; 1 for others. Accelerations are large.
 UNUSED = {"dof_acc": 1e-6}
 FIELDS = "qpos", "qvel", "qacc", "ctrl", "sensordata", "actuator_force"
+FIELDS += ("xfrc_applied",)
+
+
+def converge(model: mujoco.MjModel) -> None:
+    """Make MuJoCo solve each step as exactly as it can."""
+    model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
+    model.opt.iterations, model.opt.tolerance = 200, 0.0
+    model.opt.ls_iterations, model.opt.ls_tolerance = 200, 1e-12
 
 
 class Config(dict):
@@ -122,7 +129,7 @@ class Published:
         vars(self.task).update(given)
         with standard():
             self.task._post_init()
-        self._step = jax.jit(self._stepped)
+        self._step, self._observe = jax.jit(self._stepped), jax.jit(self._observed)
 
     def seen(self, q, qd, ctrl) -> dict[str, np.ndarray]:
         """Return what the task reads in a state."""
@@ -142,23 +149,29 @@ class Published:
         - `phase`: phases of the feet and their rate.
         """
         nu, (angle, rate) = self.model.nu, phase
+        zeros = np.zeros(len(self.about.feet))
         self.info = {
             **{"rng": jax.random.PRNGKey(0), "step": 0, "command": np.array(command)},
             **{"last_act": np.zeros(nu), "last_last_act": np.zeros(nu)},
-            **{"motor_targets": np.zeros(nu), "feet_air_time": np.zeros(2)},
-            **{"last_contact": np.zeros(2, bool), "swing_peak": np.zeros(2)},
+            **{"motor_targets": np.zeros(nu), "feet_air_time": zeros},
+            **{"last_contact": zeros > 0.0, "swing_peak": zeros},
             **{"phase_dt": np.array([rate]), "phase": np.array(angle)},
             **{"push": np.zeros(2), "push_step": 0, "push_interval_steps": 10_000},
+            **{"steps_since_last_pert": 0, "steps_until_next_pert": 10_000},
+            **{"steps_until_next_cmd": 10_000},
             **{"filtered_linvel": np.zeros(3), "filtered_angvel": np.zeros(3)},
         }
         self.before = self.seen(q, qd, q[7:])
         read = lambda name: self.data.sensor(name).data[0] > 0.0
         contact = np.array([any(map(read, group)) for group in self.about.contacts])
         with standard():
-            given = Known(**self.before), dict(self.info), contact
-            # A task that does not read contacts does not take them.
-            count = self.task._get_obs.__code__.co_argcount - 1
-            return self.task._get_obs(*given[:count])
+            return self._observe(self.before, self.info, contact)
+
+    def _observed(self, before, info, contact):
+        given = Known(**before), dict(info), contact
+        # A task that does not read contacts does not take them.
+        count = self.task._get_obs.__code__.co_argcount - 1
+        return self.task._get_obs(*given[:count])
 
     def step(self, action, q, qd, ctrl) -> Known:
         """Judge a step that leads to given coordinates and velocities, with given targets.

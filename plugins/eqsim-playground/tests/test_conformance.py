@@ -2,7 +2,7 @@
 
 import eqsim_playground
 import pytest
-from _installed import HAS_MENAGERIE, INSTALLED
+from _checks import HAS_MENAGERIE, INSTALLED
 
 from eqsim.testing import parametrize_with_checks
 

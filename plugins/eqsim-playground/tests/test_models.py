@@ -11,7 +11,7 @@ import jax.random as jr
 import mujoco
 import numpy as np
 import pytest
-from _installed import needs_menagerie, needs_models
+from _checks import needs_menagerie, needs_models
 from eqsim_playground import Commands, JoystickNoise, JoystickWeights, Pushes
 from eqsim_playground._humanoids import G1, T1
 from eqsim_playground._models import (

@@ -1,4 +1,4 @@
-"""A Go1 that gets up, and that stands on two legs."""
+"""A Go1 that follows commands, gets up, and stands on two legs."""
 
 import abc
 from typing import Any, ClassVar
@@ -11,12 +11,26 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from eqsim import AbstractPipeline, State, System
 from eqsim.spatial import positive_part
 
-from ._go1_joystick import GO1
-from ._go1_rewards import torques
-from ._joystick import scattered
-from ._joystick_rewards import beyond, effort, soft_limits
-from ._observation import JoystickNoise, observed, sensed
-from ._reading import legged_model, LeggedRobot, LeggedSensors, read_legged
+from ._drawn import AbstractCommands, AbstractPushes, Commands, is_moving
+from ._joystick import AbstractJoystick, JoystickStep, scattered
+from ._legged import (
+    JoystickNoise,
+    legged_model,
+    LeggedRobot,
+    LeggedSensors,
+    observed,
+    read_legged,
+    sensed,
+)
+from ._legged_rewards import (
+    beyond,
+    common_terms,
+    effort,
+    JoystickWeights,
+    level,
+    soft_limits,
+    torques,
+)
 from ._task import (
     AbstractPlaygroundTask,
     acceleration,
@@ -30,6 +44,125 @@ from ._task import (
     weight_names,
     weighted,
 )
+
+
+FEET = "FR", "FL", "RR", "RL"
+"""Names of the feet: front and rear, right and left."""
+
+GO1 = LeggedRobot(
+    scene="locomotion/go1/xmls/scene_mjx_feetonly_flat_terrain.xml",
+    keyframe="home",
+    trunk="trunk",
+    imu="imu",
+    suffix="",
+    up="upvector",
+    feet=FEET,
+    contacts=tuple((f"{foot}_floor_found",) for foot in FEET),
+    observation=(
+        *("velocity", "gyro", "gravity", "angles", "rates", "last_action", "command"),
+    ),
+    privileged=(
+        *("gyro", "accelerometer", "gravity", "velocity", "world_rate", "angles"),
+        *("rates", "torque", "last_contact", "feet_velocity", "air_time", "force"),
+        "pushing",
+    ),
+    clipped=True,
+)
+
+
+def go1_model() -> System:
+    """Return the Go1 of Playground's flat terrain, of which only the feet touch the
+    floor.
+
+    A sensor of the force of each actuator, named `<actuator>_force`, is added.
+    """
+    return legged_model(GO1)
+
+
+class Go1Joystick(AbstractJoystick):
+    r"""A Go1 that follows velocity commands (Playground: `Go1JoystickFlatTerrain`).
+
+    Observation, `state`, 48 entries: velocity and angular velocity of the IMU in its
+    axes, direction of gravity in them, joint angles minus those of the keyframe `home`,
+    joint velocities, all with noise; the action before the last one, and the command.
+    With `privileged` it is a dictionary with `state` and `privileged_state`, 123
+    entries: the same, then without noise gyroscope, accelerometer, gravity, velocity,
+    angular velocity in the world, joint angles and velocities; torques, last contacts,
+    velocities of the feet, their air times, the force of a push, and 1 while a push
+    acts.
+
+    Reward: the sum of the weighted terms of `JoystickWeights` times the control step,
+    clipped from below at 0. The term `clip` is the difference made by clipping.
+
+    Action: the servo targets are the angles $q_0 + s\,a$, with the angles $q_0$ of
+    `home`.
+
+    Initial state: `home`, with x and y from -0.5 m to 0.5 m, any heading, and the
+    velocity of the trunk from -0.5 to 0.5 in each entry, m/s and rad/s. The episode
+    terminates if the trunk is upside down.
+
+    **Arguments:**
+
+    - `sys`: the robot; by default that of `go1_model()`.
+    - `pipeline`: the physics; must be `Generalized`, the default.
+    - `frame_skip`: time steps per control step.
+    - `privileged`: true to observe `privileged_state` as well.
+    - `action_scale`: scale $s$ of actions, rad.
+    - `joint_scale`: range of the factor of each initial joint angle.
+    - `weights`, `noise`, `commands`: weights of the reward, scales of the noise, commands.
+    - `pushes`: pushes of the trunk, `Pushes` or `Kicks`; None, the default, for none.
+    - `tracking_sigma`: width $\sigma$ of the tracking terms, m$^2$/s$^2$ and
+        rad$^2$/s$^2$.
+    - `foot_height`: target height of a swing, m.
+    - `soft_limit`: soft joint limits as a fraction of the range.
+
+    ??? cite "Reference"
+        Zakka et al., *MuJoCo Playground*, 2025. `Go1JoystickFlatTerrain`.
+    """
+
+    about: ClassVar[LeggedRobot] = GO1
+    sys: System = eqx.field(converter=converter(go1_model), default=None)
+    pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
+    frame_skip: int = eqx.field(static=True, default=5)
+    privileged: bool = eqx.field(static=True, default=False)
+    action_scale: Float[Array, ""] = number(0.5)
+    joint_scale: Float[Array, "2"] = number((1.0, 1.0))
+    weights: JoystickWeights = eqx.field(default_factory=JoystickWeights)
+    noise: JoystickNoise = eqx.field(default_factory=JoystickNoise)
+    commands: AbstractCommands = eqx.field(default_factory=Commands)
+    pushes: AbstractPushes | None = None
+    clock: None = eqx.field(init=False, default=None)
+    tracking_sigma: Float[Array, ""] = number(0.25)
+    foot_height: Float[Array, ""] = number(0.1)
+    soft_limit: Float[Array, ""] = number(0.95)
+
+    def values(self, now: JoystickStep) -> dict[str, Float[Array, ""]]:
+        """Compute the reward terms before weights, see `JoystickWeights`."""
+        state, seen = now.state, now.seen
+        limits = self.soft_limit * self.sys.joints.range[1:]
+        shared = common_terms(
+            *(now, self.default_pose, limits, self.tracking_sigma),
+            *(self.foot_height, 0.01),
+        )
+        off = state.robot.q[7:] - self.default_pose
+        weight = jnp.tile(jnp.asarray([1.0, 1.0, 0.1], off.dtype), 4)
+        speed2 = jnp.sum(seen.feet_velocity[:, :2] ** 2, axis=1)
+        walking = {
+            "feet_height": shared["feet_height"],
+            "feet_slip": jnp.sum(jnp.where(seen.contact, speed2, 0.0)),
+            "feet_air_time": jnp.sum(jnp.where(now.landed, state.air_time - 0.1, 0.0)),
+        }
+        moving = is_moving(state.command, 0.01)
+        return {
+            **shared,
+            **level(seen),
+            "pose": jnp.exp(-jnp.sum(weight * off**2)),
+            "torques": torques(seen.torque),
+            **{name: jnp.where(moving, x, 0.0) for name, x in walking.items()},
+        }
+
+
+go1_joystick_flat = Go1Joystick
 
 
 _OBSERVATION = "gyro", "gravity", "angles", "rates", "last_action"
@@ -421,14 +554,10 @@ class Go1Stand(AbstractGo1Pose):
         }
 
 
-def go1_getup(**options: Any) -> Go1Getup:
-    """Create `Go1Getup`. **Arguments:** its options."""
-    return Go1Getup(**options)
+go1_getup = Go1Getup
 
 
-def go1_handstand(**options: Any) -> Go1Stand:
-    """Create `Go1Stand` on the front legs. **Arguments:** its options."""
-    return Go1Stand(**options)
+go1_handstand = Go1Stand
 
 
 def go1_footstand(**options: Any) -> Go1Stand:
