@@ -1,23 +1,78 @@
-"""A single environment of eqsim for Gymnasium."""
+"""Single and vector environments of eqsim for Gymnasium."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import equinox as eqx
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
 
-from eqsim import AbstractEnv
-from eqsim.bridges import CompiledEnv, Randomizer
+from eqsim import AbstractEnv, DomainRandomization, System
+from eqsim.bridges import check_count, CompiledEnv, Randomizer
 from eqsim.render import Camera, camera_for, images
-from eqsim.wrappers import episode_robot
+from eqsim.wrappers import episode_robot, nested_envs
 
-from ._build import build, checked, metadata, RENDER_MODES, start, words
-from ._infos import single_infos
-from ._program import chain, reset, step
-from ._spaces import action_space, observation_space
+from ._build import (
+    action_space,
+    build,
+    checked,
+    metadata,
+    observation_space,
+    RENDER_MODES,
+    start,
+    words,
+)
+from ._program import (
+    chain,
+    chains,
+    final_infos,
+    Report,
+    reset,
+    resets,
+    resets_where,
+    single_infos,
+    step,
+    steps,
+    steps_or_reset,
+    steps_then_reset,
+    vector_infos,
+)
 
 
-class EqsimEnv(gymnasium.Env[np.ndarray, np.ndarray]):
+class AbstractRunning:
+    """What single and vector environments have: an environment of eqsim, and its state."""
+
+    eqsim_env: AbstractEnv
+    _picture: tuple[Camera | None, int, int]
+    _now: Any
+
+    @property
+    def state(self) -> Any:
+        """The state of eqsim's environment; of a vector environment with a leading axis.
+
+        **Raises:** `gymnasium.error.ResetNeeded` before the first reset.
+        """
+        return self._running().state
+
+    def _running(self) -> Any:
+        if self._now is None:
+            raise gymnasium.error.ResetNeeded("`reset` must be called first.")
+        return self._now
+
+    def _draw(self, sys: System, q: Any) -> np.ndarray:
+        """Return images; the first one chooses the camera."""
+        camera, width, height = self._picture
+        camera = camera_for(self.eqsim_env.sys) if camera is None else camera
+        self._picture = camera, width, height
+        return images(sys, q, camera, width=width, height=height)
+
+
+class EqsimEnv(AbstractRunning, gymnasium.Env[np.ndarray, np.ndarray]):
     """An environment of eqsim for Gymnasium.
 
     Reset and step are compiled, and their results are NumPy arrays and Python numbers.
@@ -76,14 +131,6 @@ class EqsimEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._program = CompiledEnv(self.eqsim_env)
         self._key = self._now = None
 
-    @property
-    def state(self) -> Any:
-        """The state of eqsim's environment.
-
-        **Raises:** `gymnasium.error.ResetNeeded` before the first reset.
-        """
-        return self._running().state
-
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
@@ -117,13 +164,190 @@ class EqsimEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         """
         if self.render_mode is None:
             return None
-        env, (camera, width, height) = self.eqsim_env, self._picture
-        camera = camera_for(env.sys) if camera is None else camera
-        self._picture = camera, width, height
+        env = self.eqsim_env
         sys, q = episode_robot(env, self.state), env.physics(self.state).q
-        return images(sys, q, camera, width=width, height=height).copy()
+        return self._draw(sys, q).copy()
 
-    def _running(self) -> Any:
-        if self._now is None:
-            raise gymnasium.error.ResetNeeded("`reset` must be called first.")
-        return self._now
+
+class EqsimVectorEnv(
+    AbstractRunning, gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]
+):
+    """A vector environment for Gymnasium, stepped by one compiled program.
+
+    With equal seeds, the results equal those of a `gymnasium.vector.SyncVectorEnv` of
+    `EqsimEnv`s, in each autoreset mode:
+
+    - `NEXT_STEP`: after the end of an episode the next step resets instead of acting;
+        its reward is 0.
+    - `SAME_STEP`: the observation already belongs to the new episode; `final_obs` and
+        `final_info` in `infos` are those of the old one.
+    - `DISABLED`: `reset(options={"reset_mask": mask})` resets the environments in the
+        mask. Environments whose episode has ended must not be stepped.
+
+    Reset options apply to all environments; `q`, `qd` and `context` may have one row
+    per environment instead. With seed `s`, environment `i` has the seed `s + i`.
+
+    **Arguments:** as for `EqsimEnv`, and
+
+    - `num_envs`: number of environments.
+    - `max_episode_steps`: time limit, in steps; None or -1 for none. An episode that
+        terminates in its last step is both terminated and truncated, as with
+        Gymnasium's `TimeLimit`.
+    - `autoreset_mode`: a `gymnasium.vector.AutoresetMode` or its value, `"NextStep"`,
+        `"SameStep"` or `"Disabled"`.
+
+    **Raises:** as `EqsimEnv`, and `ValueError` if a number is not positive.
+
+    !!! example
+
+        ```python
+        envs = gymnasium.make_vec("eqsim_gymnasium:eqsim/Ant-v0", num_envs=1024)
+        ```
+    """
+
+    def __init__(
+        self,
+        env: AbstractEnv | str,
+        num_envs: int = 1,
+        *,
+        max_episode_steps: int | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        randomize: Randomizer | str | None = None,
+        render_mode: str | None = None,
+        width: int = 480,
+        height: int = 480,
+        camera: Camera | None = None,
+        **options: Any,
+    ):
+        check_count("num_envs", num_envs)
+        self.eqsim_env = build(env, randomize, render_mode, options)
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.metadata = metadata(self.eqsim_env)
+        self.metadata["autoreset_mode"] = self.autoreset_mode
+        self.num_envs, self.render_mode = num_envs, render_mode
+        self.single_action_space = action_space(self.eqsim_env)
+        self.single_observation_space = observation_space(self.eqsim_env)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self._limit = _limit(max_episode_steps)
+        self._picture = camera, width, height
+        self._program = CompiledEnv(self.eqsim_env)
+        self._now = self._key = self._seen = None
+        self._over = np.zeros(num_envs, bool)
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        options = dict(options or {})
+        mask = self._mask(options.pop("reset_mask", None))
+        given = start(self.eqsim_env, options, self.num_envs)
+        everyone = np.ones(self.num_envs, bool)
+        key = self._seeded(seed, everyone if mask is None else mask)
+        if mask is None:
+            mask = everyone
+            self._now, report = self._program(resets, key, given)
+            seen = report.obs, report.state_infos
+        else:
+            now = self._running()._replace(key=key)
+            args = now, self._seen, mask, given
+            self._now, seen = self._program(resets_where, *args)
+        self._key, self._seen = self._now.key, seen
+        self._over = self._over & ~mask
+        obs, infos = jax.device_get(seen)
+        return np.array(obs), vector_infos(infos, {}, mask, mask)
+
+    def step(
+        self, actions: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        space = self.action_space
+        actions = checked(actions, space.shape or (), space.dtype)
+        over, args = self._over, (self._running(), actions, self._limit)
+        if self.autoreset_mode is AutoresetMode.NEXT_STEP:
+            self._now, report = self._program(steps_or_reset, *args, over)
+        elif self.autoreset_mode is AutoresetMode.SAME_STEP:
+            self._now, report = self._program(steps_then_reset, *args)
+        else:
+            self._refuse_over()
+            self._now, report = self._program(steps, *args)
+        self._key, self._seen = self._now.key, (report.obs, report.state_infos)
+        return self._told(jax.device_get(report), acted=~over)
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """Return an image of each environment, or None without a render mode.
+
+        **Raises:** `eqsim.render.NoOpenGL` if OpenGL is not available.
+        """
+        if self.render_mode is None:
+            return None
+        env, sys = self.eqsim_env, self.eqsim_env.sys
+        if any(isinstance(held, DomainRandomization) for held in nested_envs(env)):
+            sys = eqx.filter_vmap(lambda state: episode_robot(env, state))(self.state)
+        q = eqx.filter_vmap(lambda state: env.physics(state).q)(self.state)
+        return tuple(np.array(self._draw(sys, q)))
+
+    def _told(self, report: Report, acted: np.ndarray) -> tuple:
+        terminated, truncated = np.array(report.terminated), np.array(report.truncated)
+        done = terminated | truncated
+        infos, told = {}, acted
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:
+            infos, told = final_infos(report, done), ~done
+        else:
+            self._over = done
+        everyone = np.ones_like(done)
+        infos |= vector_infos(report.state_infos, report.step_infos, everyone, told)
+        reward = np.array(report.reward, np.float64)
+        return np.array(report.obs), reward, terminated, truncated, infos
+
+    def _refuse_over(self) -> None:
+        if np.any(self._over):
+            ended = ", ".join(map(str, np.flatnonzero(self._over)[:10]))
+            raise gymnasium.error.ResetNeeded(
+                f"Episodes of environments {ended} have ended, and autoreset is disabled. "
+                'Call `reset(options={"reset_mask": terminated | truncated})` first.'
+            )
+
+    def _mask(self, mask: Any) -> np.ndarray | None:
+        if mask is None:
+            return None
+        shape = (self.num_envs,)
+        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
+            raise TypeError(
+                '`options["reset_mask"]` must be a NumPy array of booleans, got '
+                f"{mask!r}."
+            )
+        if mask.shape != shape or not np.any(mask):
+            raise ValueError(
+                f'`options["reset_mask"]` must have shape {shape} and at least one '
+                f"True value, got {mask}."
+            )
+        return mask
+
+    def _seeded(self, seed: int | Sequence[int | None] | None, mask: np.ndarray) -> Any:
+        """Return the sequences of keys, restarted for environments with a seed in the
+        mask."""
+        if seed is None and self._key is not None:
+            return self._key
+        seeds = [seed] * self.num_envs if seed is None else seed
+        if isinstance(seeds, int | np.integer):
+            seeds = [int(seeds) + k for k in range(self.num_envs)]
+        if len(seeds) != self.num_envs:
+            raise ValueError(
+                f"`seed` must be one number, or one for each of the {self.num_envs} "
+                f"environments, got {len(seeds)}."
+            )
+        super().reset(seed=next((s for s in seeds if s is not None), None))
+        drawn = np.stack([words(seeding.np_random(seed)[0]) for seed in seeds])
+        new = self._program(chains, drawn)
+        if self._key is None:
+            return new
+        return jnp.where(mask & [s is not None for s in seeds], new, self._key)
+
+
+def _limit(steps: int | None) -> np.ndarray | None:
+    if steps is None or steps == -1:
+        return None
+    check_count("max_episode_steps", steps, or_none="no limit, as -1")
+    return np.asarray(steps, np.int32)
