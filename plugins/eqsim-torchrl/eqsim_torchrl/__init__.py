@@ -8,8 +8,7 @@ except ImportError as error:
         "eqsim-torchrl needs PyTorch and TorchRL. Run `pip install torch torchrl`."
     ) from error
 
-from ._env import EqsimWrapper as EqsimWrapper
-from ._named import EqsimEnv as EqsimEnv
+from ._env import EqsimEnv as EqsimEnv, EqsimWrapper as EqsimWrapper
 from ._operator import Operator as Operator
 from ._policies import from_torch as from_torch, TorchPolicy as TorchPolicy
 from ._state import EnvState as EnvState
