@@ -118,6 +118,13 @@ def test_once_in_compiled_programs():
     assert subtractions[0] > 1 and subtractions[1] == 1
 
 
+def test_once_on_gpus():
+    """There, an optimization barrier is enough, and no loop waits for the device."""
+    traced = jax.jit(once).trace(jnp.ones(3))
+    program = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert "optimization_barrier" in program and "while" not in program
+
+
 @pytest.mark.parametrize("first", (0.0, -0.5, jnp.nan))
 def test_once_keeps_values(first):
     """Values, types and derivatives are those of the arguments, mapped or not."""
