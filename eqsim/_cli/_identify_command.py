@@ -1,14 +1,18 @@
 """`eqsim identify`"""
 
+import dataclasses
+import importlib
 import inspect
 import json
 import pathlib
+import sys as python
 import tomllib
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 
@@ -291,15 +295,14 @@ def read_class(path: pathlib.Path, sys: System, seed: int) -> _Class:
     unknowns, learned = {}, False
     for name, table in tables.items():
         if isinstance(table, dict) and table.get("kind") == "actuator":
-            sys, more = _attached(name, dict(table), sys, seed)
-            learned = learned or table["model"] in _NETWORKS
+            sys, more, random = _attached(name, dict(table), sys, seed, path.parent)
+            learned = learned or random
             unknowns |= more
         else:
             unknowns[name] = _unknown(name, table)
     return _Class(sys, unknowns, learned)
 
 
-_NETWORKS = ("MLPActuator", "GRUActuator")
 _GATES = ("update", "reset", "candidate", "gate_biases", "readout", "offset")
 _MODELS = {
     "Delay": {"delay": "delay"},
@@ -321,26 +324,94 @@ _MODELS = {
 """Arrays of actuator models that are unknown, and the kind of each unknown."""
 
 
-def _attached(
-    name: str, table: dict[str, Any], sys: System, seed: int
-) -> tuple[System, dict[str, Any]]:
-    """Attach the actuator model of a table, and return its unknowns."""
-    table.pop("kind")
-    kind = table.pop("model", None)
-    if kind not in _MODELS:
+def _model_class(text: Any, folder: pathlib.Path) -> tuple[Any, dict[str, str]]:
+    """Return a class of actuator models, and its unknown arrays with their kinds.
+
+    **Arguments:**
+
+    - `text`: name of one of eqsim, or `module:Class`.
+    - `folder`: folder in which modules are found besides installed ones.
+
+    **Raises:** `ValueError` that lists the names.
+    """
+    if text in _MODELS:
+        return vars(actuators)[text], _MODELS[text]
+    module, colon, name = text.partition(":") if isinstance(text, str) else ("", "", "")
+    if not (module and colon):
         raise ValueError(
-            f"Table {name!r} has the unknown `model` {kind!r}. Models: {[*_MODELS]}."
+            f"unknown `model` {text!r}. Models: {[*_MODELS]}, or `module:Class` for one of "
+            "your own."
         )
+    python.path.insert(0, str(folder))
+    try:
+        found = vars(importlib.import_module(module))
+    except Exception as error:
+        raise ValueError(
+            f"the module of `model` {text!r} cannot be imported from {str(folder)!r} or the "
+            f"installed packages: {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        python.path.remove(str(folder))
+    models = {
+        key: value
+        for key, value in found.items()
+        if isinstance(value, type)
+        and issubclass(value, actuators.AbstractActuatorModel)
+        and not inspect.isabstract(value)
+    }
+    if name not in models:
+        raise ValueError(
+            f"{module!r} has no actuator model {name!r}. Models: {sorted(models)}."
+        )
+    fields = dataclasses.fields(models[name])
+    arrays = [field.name for field in fields if not field.metadata.get("static")]
+    return models[name], dict.fromkeys(arrays, "free")
+
+
+def _as_arrays(cls: type, table: dict[str, Any]) -> dict[str, Any]:
+    """Make arrays of the numbers of fields that are not static."""
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    is_array = lambda key: key in fields and not fields[key].metadata.get("static")
+    return {k: jnp.asarray(v, float) if is_array(k) else v for k, v in table.items()}
+
+
+def _attached(
+    name: str, table: dict[str, Any], sys: System, seed: int, folder: pathlib.Path
+) -> tuple[System, dict[str, Any], bool]:
+    """Attach the actuator model of a table.
+
+    **Returns:** the robot, the unknowns of the model, and whether they are drawn, as weights
+    of networks are.
+    """
+    table.pop("kind")
+    try:
+        cls, kinds = _model_class(table.pop("model", None), folder)
+    except ValueError as error:
+        raise ValueError(f"Table {name!r}: {error}") from error
+    kind = cls.__name__
     names = table.pop("actuators", [*sys.actuators.names])
     names = [names] if isinstance(names, str) else names
-    fitted = table.pop("fit", [*_MODELS[kind]])
-    if odd := [field for field in fitted if field not in _MODELS[kind]]:
+    fitted = table.pop("fit", [*kinds])
+    if not isinstance(fitted, list | dict):
+        raise ValueError(
+            f"Table {name!r}: `fit` must be a list of parameters, or a table of their kinds, "
+            f"got {fitted!r}."
+        )
+    if odd := [field for field in fitted if field not in kinds]:
         raise ValueError(
             f"Table {name!r}: {kind} has no parameter {odd[0]!r} to fit. Parameters: "
-            f"{[*_MODELS[kind]]}."
+            f"{[*kinds]}."
         )
-    shared = table.pop("shared", kind in _NETWORKS)
-    given = inspect.signature(vars(actuators)[kind]).parameters
+    if isinstance(fitted, dict):
+        kinds = kinds | fitted
+        if odd := [x for x in fitted.values() if x not in ("positive", "free")]:
+            raise ValueError(
+                f"Table {name!r}: kinds in `fit` must be 'positive' or 'free', got "
+                f"{odd[0]!r}."
+            )
+    given = inspect.signature(cls).parameters
+    random = "key" in given
+    shared = table.pop("shared", random)
     known = [key for key in given if key not in ("key", "dt")]
     try:
         prior = _prior(table)
@@ -351,12 +422,13 @@ def _attached(
         ]
         if lacking := [key for key in required if key not in table]:
             raise ValueError(f"{kind} lacks {lacking[0]!r}. Required: {required}.")
-        if kind in _NETWORKS:
+        table = _as_arrays(cls, table)
+        if random:
             table["key"] = jax.random.key(seed)
             prior = identify.NormalPrior(0.0, 1.0) if prior is None else prior
-        if kind == "Delay":
+        if "dt" in given:
             table.setdefault("dt", float(sys.dt))
-        model = vars(actuators)[kind](**table)
+        model = cls(**table)
         sys = sys.with_actuator_model(names, model, shared=shared)
     except (TypeError, ValueError) as error:
         raise ValueError(f"Table {name!r}: {error}") from error
@@ -370,8 +442,8 @@ def _attached(
             "delay": lambda: identify.Bounded(
                 where, 0.0, model.num_samples * float(sys.dt), prior=prior
             ),
-        }[_MODELS[kind][field]]()
-    return sys, out
+        }[kinds[field]]()
+    return sys, out, random
 
 
 def _unknown(name: str, table: Any) -> Any:

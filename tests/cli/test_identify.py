@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys as python
 
 import mujoco
 import numpy as np
@@ -124,6 +125,42 @@ def test_actuator_models_are_compared(torques, tmp_path, capsys):
     viscous = robot.actuator_models[0].model.viscous
     np.testing.assert_allclose(viscous, [0.1, 0.1], rtol=0.1)
     mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "model.xml"))
+
+
+OWN = """
+import jax
+from eqsim import actuators
+
+
+class ViscousDrag(actuators.AbstractForceModel):
+    coefficient: jax.Array
+
+    @property
+    def num_states(self):
+        return 0
+
+    def __call__(self, state, inputs):
+        return state, inputs.force - self.coefficient * inputs.velocity
+"""
+DRAG = """
+[drag]
+kind = "actuator"
+model = "gearboxes_of_a_user:ViscousDrag"
+coefficient = 0.05
+fit = {coefficient = "positive"}
+"""
+
+
+def test_models_of_users_are_fitted(torques, tmp_path, capsys):
+    """From a module in the folder of the file of parameters."""
+    (tmp_path / "gearboxes_of_a_user.py").write_text(OWN)
+    (tmp_path / "drag.toml").write_text(GAIN + DRAG)
+    before = [*python.path]
+    assert main([*torques, "--parameters", str(tmp_path / "drag.toml")]) == 0
+    assert python.path == before and "robot.npz" in capsys.readouterr().out
+    found = json.loads((tmp_path / "out" / "result.json").read_text())["parameters"]
+    values = [found[f"drag.coefficient[{k}]"]["value"] for k in range(2)]
+    np.testing.assert_allclose(values, [0.1, 0.1], rtol=0.1)
 
 
 @pytest.mark.slow
@@ -276,7 +313,7 @@ WRONG = {
     ),
     "actuator model": (
         "[x]\nkind = 'actuator'\nmodel = 'Rubber'",
-        "Table 'x' has the unknown `model` 'Rubber'. Models: ['Delay',",
+        "Table 'x': unknown `model` 'Rubber'. Models: ['Delay',",
     ),
     "parameter of a model": (
         "[x]\nkind = 'actuator'\nmodel = 'TorqueLag'\nfit = ['lag']",
@@ -289,6 +326,22 @@ WRONG = {
     "other argument of a model": (
         "[x]\nkind = 'actuator'\nmodel = 'TorqueLag'\nlag = 1",
         "Table 'x': TorqueLag has no argument 'lag'. Arguments: ['time_constant'].",
+    ),
+    "module": (
+        "[x]\nkind = 'actuator'\nmodel = 'no_such_module:Drag'",
+        "Table 'x': the module of `model` 'no_such_module:Drag' cannot be imported from",
+    ),
+    "class of a module": (
+        "[x]\nkind = 'actuator'\nmodel = 'eqsim.actuators:Rubber'",
+        "'eqsim.actuators' has no actuator model 'Rubber'. Models: ['Backlash',",
+    ),
+    "kind of a parameter": (
+        "[x]\nkind = 'actuator'\nmodel = 'TorqueLag'\nfit = {time_constant = 'odd'}",
+        "Table 'x': kinds in `fit` must be 'positive' or 'free', got 'odd'.",
+    ),
+    "list of parameters": (
+        "[x]\nkind = 'actuator'\nmodel = 'TorqueLag'\nfit = 3",
+        "Table 'x': `fit` must be a list of parameters, or a table of their kinds, got 3.",
     ),
     "actuator": (
         "[x]\nkind = 'actuator'\nmodel = 'TorqueLag'\ntime_constant = 1\nactuators = 'z'",
