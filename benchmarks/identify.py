@@ -92,24 +92,8 @@ def told(values, cost, step) -> None:
 # Pendulums with geared motors: inertia, friction and torque gain.
 
 
-DOUBLE = """<mujoco model="double_pendulum">
-<option timestep="0.002" integrator="implicitfast"/>
-<worldbody>
-  <body name="upper">
-    <joint name="shoulder" axis="0 -1 0" damping="0.005" frictionloss="0.25"
-      armature="0.002"/>
-    <inertial mass="0.52" pos="0 0 -0.2" diaginertia="0.011 0.011 0.011"/>
-    <body name="lower" pos="0 0 -0.2">
-      <joint name="elbow" axis="0 -1 0" damping="0.005" frictionloss="0.19"
-        armature="0.002"/>
-      <inertial mass="0.6256" pos="0 0 -0.2557" diaginertia="0.01 0.01 0.01"/>
-    </body>
-  </body>
-</worldbody>
-<actuator>
-  <motor name="shoulder" joint="shoulder"/><motor name="elbow" joint="elbow"/>
-</actuator>
-</mujoco>"""
+EXAMPLES = pathlib.Path(__file__).parents[1] / "docs" / "examples"
+DOUBLE = (EXAMPLES / "double_pendulum_c1.xml").read_text()
 SINGLE = """<mujoco model="simple_pendulum">
 <option timestep="0.002" integrator="implicitfast"/>
 <worldbody>

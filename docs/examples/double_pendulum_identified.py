@@ -10,6 +10,7 @@ NumPy, with delay, encoders, a velocity filter and noise.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -32,35 +33,20 @@ from jaxtyping import Array, Float
 import eqsim
 from eqsim import actuators, control, identify
 from eqsim.identify import LogNormalPrior, NormalPrior, Positive, Recording, Windows
+from eqsim.model import Integrator
 
 
 PIPELINE = eqsim.Generalized()
 DT, DURATION = 0.005, {"acrobot": 2.0, "pendubot": 1.5}
 """Time step of plans and the durations of swing-ups, s."""
 LENGTHS = np.array([0.2, 0.3])
-MODEL = """<mujoco>
-<option timestep="{dt}" integrator="{integrator}"/>
-<worldbody>
-  <body>
-    <joint name="shoulder" axis="0 -1 0" damping="0.005" frictionloss="0.25"
-      armature="0.002"/>
-    <inertial mass="0.52" pos="0 0 -0.2" diaginertia="0.011 0.011 0.011"/>
-    <body pos="0 0 -0.2">
-      <joint name="elbow" axis="0 -1 0" damping="0.005" frictionloss="0.19"
-        armature="0.002"/>
-      <inertial mass="0.6256" pos="0 0 -0.2557" diaginertia="0.01 0.01 0.01"/>
-    </body>
-  </body>
-</worldbody>
-<actuator>
-  <motor name="shoulder" joint="shoulder"/><motor name="elbow" joint="elbow"/>
-</actuator>
-</mujoco>"""
+MODEL = pathlib.Path(__file__).with_name("double_pendulum_c1.xml")
 
 
 def robot(dt: float, integrator: str) -> eqsim.System:
     """Create the robot before the fit, with Stribeck friction and a lag of the torque."""
-    sys = eqsim.load_mjcf(MODEL.format(dt=dt, integrator=integrator))
+    sys = eqsim.load_mjcf(MODEL)
+    sys = dataclasses.replace(sys, dt=dt, integrator=Integrator(integrator))
     friction = actuators.StribeckFriction(0.0, 0.05, 0.3, 0.0, 0.05)
     sys = sys.with_actuator_model(sys.actuators.names, friction)
     return sys.with_actuator_model(sys.actuators.names, actuators.TorqueLag(0.005))
