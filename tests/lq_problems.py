@@ -15,14 +15,14 @@ def positive(key, size: int, least: float = 0.1) -> Array:
 
 
 def random_lq(key, T: int, nx: int, nu: int) -> control.LQProblem:
-    """A convex problem with cross and affine terms."""
-    keys = iter(jr.split(key, 6 + T))
-    joint = jnp.stack([positive(next(keys), nx + nu) for _ in range(T)])
-    Q = jnp.concatenate([joint[:, :nx, :nx], positive(next(keys), nx)[None]])
-    A = jr.normal(next(keys), (T, nx, nx)) / np.sqrt(nx)
-    B, b = jr.normal(next(keys), (T, nx, nu)), jr.normal(next(keys), (T, nx))
-    q, r = jr.normal(next(keys), (T + 1, nx)), jr.normal(next(keys), (T, nu))
-    return control.LQProblem(A, B, b, Q, q, joint[:, nx:, nx:], r, joint[:, :nx, nx:])
+    """A convex problem with cross and affine terms, drawn without compilation."""
+    normal = np.random.default_rng(jr.key_data(key)).normal
+    root = normal(size=(T + 1, nx + nu, nx + nu))
+    joint = root @ root.swapaxes(1, 2) / (nx + nu) + 0.1 * np.eye(nx + nu)
+    A, B = normal(size=(T, nx, nx)) / np.sqrt(nx), normal(size=(T, nx, nu))
+    b, q, r = normal(size=(T, nx)), normal(size=(T + 1, nx)), normal(size=(T, nu))
+    Q, R, N = joint[:, :nx, :nx], joint[:-1, nx:, nx:], joint[:-1, :nx, nx:]
+    return control.LQProblem(*map(jnp.asarray, (A, B, b, Q, q, R, r, N)))
 
 
 def dense(lq: control.LQProblem, start) -> tuple[np.ndarray, np.ndarray]:

@@ -1,5 +1,7 @@
 """Recordings of a simulated robot, made by MuJoCo C, for the tests of identification."""
 
+import re
+
 import mujoco
 import numpy as np
 
@@ -23,6 +25,8 @@ ARM = """
   <actuator><motor joint="shoulder"/><motor joint="elbow"/></actuator>
 </mujoco>
 """
+SMOOTH = re.sub(r'frictionloss="\S+"', "", ARM)
+"""Without dry friction nothing is solved: programs compile in half the time."""
 
 
 def excitation(rng: np.random.Generator, time: np.ndarray, size: int) -> np.ndarray:

@@ -7,15 +7,13 @@ import sys as python
 import mujoco
 import numpy as np
 import pytest
-from recorded_arm import ARM, record
+from recorded_arm import record, SMOOTH
 
 import eqsim
 from eqsim import identify
 from eqsim._cli import main
 
 
-# Without friction nothing is solved: the program compiles in half the time.
-SMOOTH_ARM = re.sub(r'frictionloss="\S+"', "", ARM)
 PARAMETERS = """
 [damping]
 path = "joints.damping"
@@ -33,10 +31,10 @@ prior_sd = 0.2
 @pytest.fixture
 def files(tmp_path):
     """Model, recordings and parameters, as arguments."""
-    spec = mujoco.MjSpec.from_string(SMOOTH_ARM)
+    spec = mujoco.MjSpec.from_string(SMOOTH)
     spec.body("lower").mass = 0.55
     runs = [record(spec.compile(), k, 2.0, 2e-3) for k in range(3)]
-    (tmp_path / "arm.xml").write_text(SMOOTH_ARM)
+    (tmp_path / "arm.xml").write_text(SMOOTH)
     (tmp_path / "parameters.toml").write_text(PARAMETERS)
     identify.save_recordings(tmp_path / "runs.npz", runs)
     names = tmp_path / "arm.xml", tmp_path / "runs.npz"
@@ -85,7 +83,7 @@ features = ["velocity"]
 scales = [3.0]
 hidden = [4]
 """
-NAMED = SMOOTH_ARM.replace("<motor", '<motor name="upper"', 1)
+NAMED = SMOOTH.replace("<motor", '<motor name="upper"', 1)
 NAMED = NAMED.replace('<motor joint="elbow"', '<motor name="lower" joint="elbow"')
 
 
@@ -364,12 +362,10 @@ def test_wrong_parameters(case, files, tmp_path, capsys):
 
 def test_refused_models_and_simulations(files, tmp_path, capsys, monkeypatch):
     """A model that cannot be read, and a simulation that is not finite."""
-    (tmp_path / "arm.xml").write_text(
-        SMOOTH_ARM.replace('name="elbow"', 'name="shoulder"')
-    )
+    (tmp_path / "arm.xml").write_text(SMOOTH.replace('name="elbow"', 'name="shoulder"'))
     assert main(files) == 2
     assert "shoulder" in capsys.readouterr().err
-    (tmp_path / "arm.xml").write_text(SMOOTH_ARM)
+    (tmp_path / "arm.xml").write_text(SMOOTH)
 
     def diverges(*args, **options):
         raise FloatingPointError("The simulation of window 3 is not finite.")

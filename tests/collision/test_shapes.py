@@ -167,6 +167,7 @@ def test_points(kinds):
     ),
     ids=name,
 )
+@pytest.mark.quick_cases("sphere-ellipsoid", "capsule-box")
 def test_gradients(kinds):
     model = model_of(kinds)
     data = poses(model, 7)

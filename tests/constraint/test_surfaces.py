@@ -79,8 +79,8 @@ def test_cases_are_computed_both_ways():
         assert (plan.size > 0) >= computed and (pairs is not None) >= listed
 
 
-@pytest.mark.parametrize("name", ("computed", "listed"))
-@pytest.mark.quick_cases("computed")
+@pytest.mark.parametrize("name", ("elliptic", "computed", "listed"))
+@pytest.mark.quick_cases("elliptic")
 def test_gradients(name):
     text = CASES[name][0]
     sys, model = load_mjcf(text), mujoco.MjModel.from_xml_string(text)

@@ -84,6 +84,7 @@ def test_robots_follow_trajectories():
 
 
 @pytest.mark.parametrize("latency, delay", [(0, 0), (2, 0), (1, 2)])
+@pytest.mark.quick_cases("0-0", "1-2")
 def test_mpc_counts_steps(latency, delay):
     """A plan of all actions, followed exactly, is what replanning at each step finds."""
     target = jnp.asarray(np.random.default_rng(1).normal(size=(30, 2)))

@@ -364,6 +364,7 @@ def test_robots_with_models_of_their_own():
 
 
 @pytest.mark.parametrize("integrator", ("Euler", "RK4"))
+@pytest.mark.quick_cases("RK4")
 def test_derivatives_through_time(integrator):
     """By all parameters over several steps, through the memory of the models."""
     robot = arm(integrator=integrator)

@@ -10,7 +10,7 @@ import jax.random as jr
 import mujoco
 import numpy as np
 import pytest
-from recorded_arm import ARM, record
+from recorded_arm import ARM, record, SMOOTH
 from recorded_rails import DAMPING as RAIL_DAMPING, slide, SYS as RAILS, TRUTH
 from toys import push, Rail, Rails
 
@@ -22,7 +22,7 @@ from eqsim.identify._fit_problem import evaluate
 from eqsim.wrappers import AutoReset, DomainRandomization, TimeLimit
 
 
-SYS = eqsim.load_mjcf(ARM)
+SYS, ROUGH = map(eqsim.load_mjcf, (SMOOTH, ARM))
 DAMPING = identify.Positive(lambda s: s.joints.damping)
 MASS = identify.Positive(lambda s: s.links.mass, entries=(1,))
 COM = identify.Unbounded(lambda s: s.links.com, entries=((1, 2),))
@@ -31,9 +31,9 @@ NOISE = 2e-3
 WINDOWS = identify.Windows(0.5)
 
 
-def _model(scales=(1.0, 1.0, 1.0, 1.0)):
+def _model(scales=(1.0, 1.0, 1.0, 1.0), text=SMOOTH):
     """The arm with other damping, mass and center of mass of the lower link."""
-    spec = mujoco.MjSpec.from_string(ARM)
+    spec = mujoco.MjSpec.from_string(text)
     for joint, scale in zip(spec.joints, scales[:2], strict=True):
         joint.damping = np.asarray(joint.damping) * scale
     body = spec.body("lower")
@@ -44,9 +44,9 @@ def _model(scales=(1.0, 1.0, 1.0, 1.0)):
     return model
 
 
-def _runs(scales=(1.0, 1.0, 1.0, 1.0), seed=0, count=3, duration=4.0):
+def _runs(scales=(1.0, 1.0, 1.0, 1.0), seed=0, count=3, duration=4.0, text=SMOOTH):
     """Runs of one size, so that fits of the same unknowns share a compiled program."""
-    model = _model(scales)
+    model = _model(scales, text)
     return [record(model, seed + k, duration, NOISE) for k in range(count)]
 
 
@@ -63,7 +63,7 @@ def _coverage(seeds) -> tuple[np.ndarray, np.ndarray]:
     held, errors = [], []
     for seed in seeds:
         scales = np.exp(np.random.default_rng(seed).normal(0, 0.2, 4))
-        result = _fit(_runs(scales, 10 * seed))
+        result = _fit(_runs(scales, 10 * seed, text=ARM), sys=ROUGH)
         # No window is left in a wrong minimum.
         np.testing.assert_allclose(result.sigma["q"], NOISE, rtol=0.1)
         low, high = result.interval(0.95)
@@ -106,7 +106,8 @@ def test_wrong_minima_are_left():
         for restarts in (0, 2):
             solver = identify.Solver(restarts=restarts)
             windows = identify.Windows(1.0)
-            result = _fit(_runs(scales, 10 * seed), windows=windows, solver=solver)
+            runs = _runs(scales, 10 * seed, text=ARM)
+            result = _fit(runs, sys=ROUGH, windows=windows, solver=solver)
             error = np.abs(result.values / _truth(scales) - 1).max()
             left.append((restarts, error, result.misfit.max()))
     worst = {k: max(e for r, e, _ in left if r == k) for k in (0, 2)}
@@ -130,7 +131,7 @@ def test_positive_numbers_are_found_from_any_start():
 
 def test_what_is_zero_stops_at_its_bound():
     """There is no armature; its search ends."""
-    spec = mujoco.MjSpec.from_string(ARM)
+    spec = mujoco.MjSpec.from_string(SMOOTH)
     for joint in spec.joints:
         joint.armature = 0.0
     runs = [record(spec.compile(), k, 2.0, NOISE) for k in range(2)]
@@ -142,12 +143,18 @@ def test_what_is_zero_stops_at_its_bound():
 
 
 @pytest.fixture(scope="module")
-def arm():
-    scales = (2.0, 2.0, 1.3, 1.2)
-    return _fit(_runs(scales, 50), validate=_runs(scales, 60, 2))
+def held():
+    return _runs((2.0, 2.0, 1.3, 1.2), 60, 2, text=ARM)
 
 
-def test_noise_and_validation(arm):
+@pytest.fixture(scope="module")
+def arm(held):
+    """A fit of a robot with dry friction."""
+    runs = _runs((2.0, 2.0, 1.3, 1.2), 50, text=ARM)
+    return _fit(runs, sys=ROUGH, validate=held)
+
+
+def test_noise_and_validation(arm, held):
     """The noise is found, and the fit predicts other runs better than its start."""
     np.testing.assert_allclose(arm.sigma["q"], NOISE, rtol=0.1)
     errors = arm.validation.horizons[-1]
@@ -156,8 +163,7 @@ def test_noise_and_validation(arm):
     text = str(arm)
     assert "damping[0]" in text and "held out: 2 runs" in text
     # Predictions by any robot, with its own windows: those of the validation.
-    held = _runs((2.0, 2.0, 1.3, 1.2), 60, 2)
-    for sys, rms in ((None, errors.rms), (SYS, errors.baseline_rms)):
+    for sys, rms in ((None, errors.rms), (ROUGH, errors.baseline_rms)):
         found, mask = arm.prediction_errors(held, WINDOWS, sys)
         square = (found["q"] ** 2 * mask[..., None]).sum(axis=(0, 1)) / mask.sum()
         np.testing.assert_allclose(np.sqrt(square), rms["q"], rtol=1e-6)
@@ -169,10 +175,10 @@ def test_draws_change_what_was_identified(arm):
         jr.split(jr.key(0), 4000)
     )
     assert float(jnp.std(draws)) == pytest.approx(arm.sd[2], rel=0.1)
-    drawn = arm.posterior(jr.key(1), SYS)
-    assert drawn.geoms is SYS.geoms or drawn.geoms.size is SYS.geoms.size
-    assert drawn.joints.frictionloss is SYS.joints.frictionloss
-    assert drawn.links.mass is not SYS.links.mass
+    drawn = arm.posterior(jr.key(1), ROUGH)
+    assert drawn.geoms is ROUGH.geoms or drawn.geoms.size is ROUGH.geoms.size
+    assert drawn.joints.frictionloss is ROUGH.joints.frictionloss
+    assert drawn.links.mass is not ROUGH.links.mass
 
 
 def test_files(arm, tmp_path):
@@ -356,8 +362,8 @@ def test_data_that_tell_nothing():
     assert np.isfinite(result.sd).all()
 
 
-# A robot without friction, a recording, and arguments of `fit`, all refused before compiling.
-SMOOTH = eqsim.load_mjcf(ARM.replace(' frictionloss="0.05"', ""))
+# Friction of one joint, a recording, and arguments of `fit`, all refused before compiling.
+HALF = eqsim.load_mjcf(ARM.replace(' frictionloss="0.05"', ""))
 RUN = record(_model(), 96, 2.0, NOISE)
 SHORT = identify.Recording(RUN.time, RUN.ctrl[:, :1], RUN.channels)
 FRICTION = identify.Positive(lambda s: s.joints.frictionloss, initial=0.1)
@@ -365,9 +371,7 @@ REFUSED = {
     "No window of 0.01 s": dict(windows=identify.Windows(0.01)),
     "no channel 'qd'": dict(measure=identify.JointVelocities()),
     "1 columns .* 2 controls": dict(runs=SHORT),
-    r"friction\[1\] cannot influence": dict(
-        sys=SMOOTH, unknowns={"friction": FRICTION}
-    ),
+    r"friction\[1\] cannot influence": dict(sys=HALF, unknowns={"friction": FRICTION}),
     "'run-96' is both": dict(validate=[RUN]),
     "`Solver.max_steps`": dict(solver=identify.Solver(max_steps=0)),
     "`Solver.rounds`": dict(solver=identify.Solver(rounds=0)),

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
-from recorded_arm import ARM, record
+from recorded_arm import record, SMOOTH
 
 import eqsim
 from eqsim import identify
@@ -27,7 +27,6 @@ UNKNOWNS = {
     "damping": identify.Unbounded(lambda s: s.joints.damping),
     "gear": identify.Unbounded(lambda s: s.actuators.gear, entries=((0, 0), (1, 0))),
 }
-SMOOTH = ARM.replace('frictionloss="0.1"', "").replace('frictionloss="0.05"', "")
 
 
 @pytest.fixture(scope="module")

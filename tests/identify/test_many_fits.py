@@ -8,7 +8,7 @@ import numpy as np
 import optimistix as optx
 import pytest
 from helpers import check_gradients
-from recorded_arm import ARM
+from recorded_arm import ARM, SMOOTH
 
 import eqsim
 from eqsim import actuators, identify
@@ -144,8 +144,7 @@ def test_adam_finds_the_minimum_of_gauss_newton():
 def test_adam_simulates_with_batches_of_windows():
     """Starts of windows move, and the damping of a simulated arm is found."""
     pipeline, guess = eqsim.Generalized(), 0.02
-    smooth = ARM.replace('frictionloss="0.1"', "").replace('frictionloss="0.05"', "")
-    sys = eqsim.load_mjcf(smooth)
+    sys = eqsim.load_mjcf(SMOOTH)
     time = np.arange(0.0, 1.0, 0.005)
     ctrl = np.sin(np.outer(time, [6.0, 9.0]))
     step = lambda state, u: (pipeline.step(sys, state, u), state.q)

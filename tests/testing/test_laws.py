@@ -185,7 +185,7 @@ def test_mutant_fails_one_check(key):
 
 def test_retrace_after_cleared_caches():
     """Programs that earlier checks compiled may be gone."""
-    checks = {check.name: check for check in checks_of(rail())}
+    checks = {check.name: check for check in checks_of(probes.constant_reward())}
     checks["jit"].run()
     jax.clear_caches()
     checks["retrace"].run()

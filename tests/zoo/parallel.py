@@ -2,7 +2,8 @@
 
     python parallel.py DEVICES PROCESSES NUMBER PORT AGENT OUT
 
-Writes metrics and shardings; with OUT it trains, and writes a run.
+Writes metrics and shardings, of one device by itself too, if there are several; with
+another OUT it trains, and writes a run.
 """
 
 import json
@@ -66,10 +67,14 @@ OTHERS = {
     "bc": zoo.Offline(zoo.BC(hidden=(8,), inputs=IMAGES), 32, 3),
 }
 agent, out = (AGENTS | OTHERS)[sys.argv[5]], pathlib.Path(sys.argv[6])
+alone = {}
+if out.suffix == ".json" and processes == 1:
+    with jax.set_mesh(zoo.blocks.device_mesh(jax.devices()[:1])):
+        alone = turns(agent)
 with jax.set_mesh(zoo.blocks.device_mesh()):
     if out.suffix == ".json":
-        found = turns(agent)
-        found["devices"] = len(jax.devices())
+        found = turns(agent) if devices * processes > 1 else alone
+        found |= {"alone": alone.get("reports"), "devices": len(jax.devices())}
         if jax.process_index() == 0:
             out.write_text(json.dumps(found))
     else:

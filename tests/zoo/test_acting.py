@@ -63,7 +63,7 @@ def _alone(agent, state, rows):
 
 
 @pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
-@pytest.mark.quick_cases("ppo", "recurrent_ppo", "sac", "es")
+@pytest.mark.quick_cases("recurrent_ppo", "sac", "es")
 def test_online(agent):
     state = init(agent, jr.key(0), ENV)
     check(agent, state, lambda key: jr.normal(key, (ENV.observation_size,)))

@@ -99,8 +99,9 @@ def followed(new, old, rate=0.005):
     jax.tree_util.tree_map(close_tree, *parts)
 
 
+@eqx.filter_jit
 def update(agent, state, batch):
-    return eqx.filter_jit(lambda agent, *args: agent.update(*args))(agent, state, batch)
+    return agent.update(state, batch)
 
 
 each_kind = pytest.mark.parametrize("levels", (0, 3), ids=("numbers", "levels"))

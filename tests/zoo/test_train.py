@@ -30,6 +30,11 @@ SHORT = {"episode_length": 10, "turns": 6, "evaluations": 2, "episodes": 4}
 
 
 @eqx.filter_jit
+def first(agent, key, env):
+    return agent.init(key, env)
+
+
+@eqx.filter_jit
 def once(agent, state, env):
     return agent.iterate(state, env)
 
@@ -37,7 +42,7 @@ def once(agent, state, env):
 def plain(agent, env, seed, steps, pool_size=8):
     """The last state, and the metrics of each iteration."""
     env = training_env(env, 10, pool_size, pool_key(seed))
-    state = eqx.filter_jit(lambda key: agent.init(key, env))(member_key(seed))
+    state = first(agent, member_key(seed), env)
     metrics = []
     for _ in range(-(-steps // 8)):
         state, found = once(agent, state, env)

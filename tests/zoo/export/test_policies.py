@@ -202,12 +202,7 @@ def largest_difference(agent, state, env, path, format):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.quick_cases(
-    "ppo",
-    "ppo, asymmetric",
-    "td3",
-    "recurrent_ppo, parts",
-)
+@pytest.mark.quick_cases("ppo, asymmetric", "td3", "recurrent_ppo, parts")
 def test_acts_as_the_agent(case, tmp_path, getkey):
     agent, env = CASES[case]
     state = untrained(agent, env, getkey())
