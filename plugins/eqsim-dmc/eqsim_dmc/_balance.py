@@ -71,7 +71,7 @@ class Pendulum(AbstractEndlessTask):
         return upright.astype(state.q.dtype)
 
 
-pendulum_swingup = preset(Pendulum, "Create `Pendulum`.")
+pendulum_swingup = Pendulum
 
 
 class Acrobot(AbstractEndlessTask):
@@ -129,7 +129,7 @@ class Acrobot(AbstractEndlessTask):
         return tolerance(distance(gap), (0.0, self.radius), margin)
 
 
-acrobot_swingup = preset(Acrobot, "Create `Acrobot`.")
+acrobot_swingup = Acrobot
 acrobot_swingup_sparse = preset(
     Acrobot, "Create `Acrobot` with sparse rewards.", sparse=True
 )
@@ -214,9 +214,9 @@ cartpole_balance = preset(Cartpole, f"{_UPRIGHT}.", swing_up=False)
 cartpole_balance_sparse = preset(
     Cartpole, f"{_UPRIGHT}, with sparse rewards.", swing_up=False, sparse=True
 )
-cartpole_swingup = preset(Cartpole, "Create `Cartpole` whose pole initially hangs.")
+cartpole_swingup = Cartpole
 cartpole_swingup_sparse = preset(
-    Cartpole, "Create the same with sparse rewards.", sparse=True
+    Cartpole, "Create `Cartpole` with sparse rewards.", sparse=True
 )
 
 

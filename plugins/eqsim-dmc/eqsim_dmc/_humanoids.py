@@ -136,7 +136,7 @@ def humanoid_reward(
     return stand * (5.0 * move + 1.0) / 6.0
 
 
-humanoid_stand = preset(Humanoid, "Create `Humanoid` that learns to stand.")
+humanoid_stand = Humanoid
 humanoid_walk = preset(Humanoid, "Create `Humanoid` that learns to walk.", speed=1.0)
 humanoid_run = preset(Humanoid, "Create `Humanoid` that learns to run.", speed=10.0)
 humanoid_run_pure_state = preset(
@@ -202,7 +202,7 @@ class HumanoidCMU(AbstractEndlessTask):
         return humanoid_reward(action, *seen, self.height, self.speed)
 
 
+humanoid_CMU_stand = HumanoidCMU
 _CMU = "Create `HumanoidCMU` that learns to"
-humanoid_CMU_stand = preset(HumanoidCMU, f"{_CMU} stand.")
 humanoid_CMU_walk = preset(HumanoidCMU, f"{_CMU} walk.", speed=1.0)
 humanoid_CMU_run = preset(HumanoidCMU, f"{_CMU} run.", speed=10.0)

@@ -81,7 +81,7 @@ class Cheetah(AbstractEndlessTask):
         )
 
 
-cheetah_run = preset(Cheetah, "Create `Cheetah`.")
+cheetah_run = Cheetah
 
 
 class Hopper(AbstractEndlessTask):
@@ -154,7 +154,7 @@ class Hopper(AbstractEndlessTask):
         return standing * tolerance(velocity, bounds, self.speed / 2.0, linear, 0.5)
 
 
-hopper_stand = preset(Hopper, "Create `Hopper` that learns to stand.")
+hopper_stand = Hopper
 hopper_hop = preset(Hopper, "Create `Hopper` that learns to hop.", speed=2.0)
 
 
@@ -221,6 +221,6 @@ class Walker(AbstractEndlessTask):
         return stand * (5.0 * move + 1.0) / 6.0
 
 
-walker_stand = preset(Walker, "Create `Walker` that learns to stand.")
+walker_stand = Walker
 walker_walk = preset(Walker, "Create `Walker` that learns to walk.", speed=1.0)
 walker_run = preset(Walker, "Create `Walker` that learns to run.", speed=8.0)

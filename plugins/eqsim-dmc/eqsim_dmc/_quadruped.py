@@ -276,7 +276,7 @@ quadruped_run = preset(
     lambda: quadruped_model(100.0),
     speed=5.0,
 )
-quadruped_fetch = preset(QuadrupedFetch, "Create `QuadrupedFetch`.")
+quadruped_fetch = QuadrupedFetch
 
 
 class QuadrupedEscape(AbstractEndlessTask):

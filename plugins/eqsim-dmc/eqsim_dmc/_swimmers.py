@@ -241,7 +241,7 @@ class RandomWaterTarget(AbstractRandomizer):
         return eqx.tree_at(lambda s: s.geoms.pos, sys, pos.at[target].set(place))
 
 
-fish_upright = preset(Fish, "Create `Fish` that learns to keep upright.")
+fish_upright = Fish
 fish_swim = preset(
     Fish,
     "Create `Fish` that learns to swim to a target placed at each reset.",

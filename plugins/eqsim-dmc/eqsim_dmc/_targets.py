@@ -182,7 +182,7 @@ def _gains(key: PRNGKeyArray, dtype: Any) -> Float[Array, "2 2"]:
     return jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=1)
 
 
-point_mass_easy = preset(PointMass, "Create `PointMass`.")
+point_mass_easy = PointMass
 
 
 def point_mass_hard(**options: Any) -> RandomGains:
@@ -329,7 +329,7 @@ def _ball_pose(key: PRNGKeyArray, sys: System):
     return q, sys, q
 
 
-ball_in_cup_catch = preset(BallInCup, "Create `BallInCup`.")
+ball_in_cup_catch = BallInCup
 
 
 def _edit_finger(root: ET.Element) -> None:
