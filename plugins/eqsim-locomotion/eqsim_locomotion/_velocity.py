@@ -367,9 +367,7 @@ class VelocityTracking(AbstractLegged):
     def _root(self, robot: State):
         """Return velocity, angular velocity and direction of gravity in the axes of the
         root, and its velocity in the world."""
-        m = quaternion_matrix(tuple(robot.q[3:7]))
-        rows = (m.xx, m.xy, m.xz), (m.yx, m.yy, m.yz), (m.zx, m.zy, m.zz)
-        rot = jnp.stack([jnp.stack(row) for row in rows])
+        rot = jnp.stack(quaternion_matrix(tuple(robot.q[3:7]))).reshape(3, 3)
         lin, ang = robot.qd[:3], robot.qd[3:6]
         return lin @ rot, ang, -rot[2], lin
 
@@ -535,10 +533,9 @@ def _reflected_points(
 def _depth(geoms: Any, index: int, rot: Float[Array, "3 3"]) -> Float[Array, ""]:
     """Return how far a shape reaches below its center, m, by the rotation of its link."""
     kind, size = geoms.kinds[index], geoms.size[index]
-    m = quaternion_matrix(tuple(geoms.quat[index]))
-    columns = (m.xx, m.yx, m.zx), (m.xy, m.yy, m.zy), (m.xz, m.yz, m.zz)
+    own = jnp.stack(quaternion_matrix(tuple(geoms.quat[index]))).reshape(3, 3)
     # Vertical components of the axes of the shape.
-    up = jnp.abs(jnp.stack([rot[2] @ jnp.stack(column) for column in columns]))
+    up = jnp.abs(rot[2] @ own)
     if kind is GeomKind.BOX:
         return up @ size
     if kind is GeomKind.CAPSULE:

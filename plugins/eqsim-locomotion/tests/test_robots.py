@@ -3,6 +3,7 @@
 import itertools
 
 import eqsim_locomotion as loco
+import equinox as eqx
 import jax.numpy as jnp
 import mujoco
 import numpy as np
@@ -96,7 +97,8 @@ def test_feet_by_links_and_sites():
     heights = []
     for env in envs:
         state = env.pipeline.init(env.sys, env.start)
-        heights.append(np.asarray(env._feet(state)[0][:, 2]))
+        places, _ = eqx.filter_jit(lambda env, state: env._feet(state))(env, state)
+        heights.append(np.asarray(places[:, 2]))
     np.testing.assert_allclose(heights, 0.0, atol=1e-6)
 
 

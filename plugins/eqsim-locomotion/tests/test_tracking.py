@@ -46,6 +46,12 @@ def at_frame(frame, env=None):
     return reset(env or task(), jr.key(0), {"start": jnp.asarray(frame, jnp.int32)})
 
 
+tracking = eqx.filter_jit(lambda env, state: env.tracking(state))
+links_of = eqx.filter_jit(lambda env, robot: env._links(robot))
+frame_of = eqx.filter_jit(lambda motion, sys, frame: motion.at(sys, frame))
+
+
+@eqx.filter_jit
 def solution(env, robot):
     """The solution at the end of a control step."""
     return env.advance(robot, env.pose)[1]
@@ -236,10 +242,10 @@ def test_the_reference_itself_has_no_error():
     env = task()
     for frame in (0, 30, 77):
         state, timestep = at_frame(frame)
-        errors = env.tracking(state)
+        errors = tracking(env, state)
         np.testing.assert_allclose([x for _, x in errors.values()], 0.0, atol=1e-6)
         parts = np.split(timestep.obs, np.cumsum([8, 8, 3, 6, 3, 3, 8, 8]))
-        q, qd = env.motion.at(env.sys, jnp.asarray(frame + 1))
+        q, qd = frame_of(env.motion, env.sys, jnp.asarray(frame + 1))
         np.testing.assert_allclose(parts[0], q[7:] - env.pose, atol=1e-6)
         np.testing.assert_allclose(parts[1], qd[6:], atol=1e-6)
         np.testing.assert_allclose(parts[6], state.robot.q[7:] - env.pose, atol=1e-6)
@@ -250,14 +256,20 @@ def test_terms_of_an_exact_step():
     """Tracking terms are 1 if the robot is in the frame of the reference."""
     env = task()
     state, _ = at_frame(20)
-    q, qd = env.motion.at(env.sys, state.frame)
-    links = env._links(state.robot)
     solved = solution(env, state.robot)
-    now = env._tracked(state, state.robot, solved, jnp.zeros(8), links, q, qd)
-    for name, term in loco.TRACKING_TERMS.items():
-        if name in env.sigmas:
-            np.testing.assert_allclose(term(now), 1.0, atol=1e-9)
-    assert not bool(now.failed)
+
+    @eqx.filter_jit
+    def terms(env, state, solved):
+        q, qd = env.motion.at(env.sys, state.frame)
+        links = env._links(state.robot)
+        now = env._tracked(state, state.robot, solved, jnp.zeros(8), links, q, qd)
+        every = loco.TRACKING_TERMS.items()
+        return {name: term(now) for name, term in every}, now.failed
+
+    values, failed = terms(env, state, solved)
+    for name in env.sigmas:
+        np.testing.assert_allclose(values[name], 1.0, atol=1e-9)
+    assert not bool(failed)
 
 
 def test_terms_are_their_equations(getkey):
@@ -290,8 +302,10 @@ def test_terms_are_their_equations(getkey):
         "failed": 1.0,
     }
     assert expected.keys() == loco.TRACKING_TERMS.keys()
+    every = lambda now: {n: term(now) for n, term in loco.TRACKING_TERMS.items()}
+    found = eqx.filter_jit(every)(now)
     for name, value in expected.items():
-        np.testing.assert_allclose(loco.TRACKING_TERMS[name](now), value, rtol=1e-10)
+        np.testing.assert_allclose(found[name], value, rtol=1e-10)
 
 
 def test_square_angle_is_near_the_square_of_the_angle():
@@ -307,9 +321,9 @@ def test_about_the_anchor_only_heading_and_place_count(getkey):
     """A reference moved horizontally and turned about the vertical is the same one."""
     env = task()
     state, _ = at_frame(40)
-    target = env._links(state.robot)
+    target = links_of(env, state.robot)
     links = at_frame(60)[0]
-    links = env._links(links.robot)
+    links = links_of(env, links.robot)
     k = env.links.index(env.anchor)
     pos, rot = about_anchor(target, links.pos[k], links.rot[k], k)
     c, s = np.cos(2.0), np.sin(2.0)
@@ -325,7 +339,7 @@ def test_about_the_anchor_only_heading_and_place_count(getkey):
     # Upside down, there is no heading: numbers and derivatives stay finite.
     flip = target.rot[k] @ jnp.diag(jnp.array([1.0, -1.0, -1.0]))
     total = lambda r: sum(jnp.sum(x) for x in about_anchor(target, links.pos[k], r, k))
-    assert np.all(np.isfinite(jax.grad(total)(flip)))
+    assert np.all(np.isfinite(jax.jit(jax.grad(total))(flip)))
 
 
 @pytest.mark.slow  # `test_derivatives_of_rewards` is the quick one.
@@ -393,7 +407,7 @@ def test_errors_of_zero_have_derivatives():
         now = eqx.tree_at(lambda s: s.robot.q, state, q)
         return sum(x for _, x in env.tracking(now).values())
 
-    assert np.all(np.isfinite(jax.grad(total)(state.robot.q)))
+    assert np.all(np.isfinite(jax.jit(jax.grad(total))(state.robot.q)))
 
 
 def test_the_reference_follows_the_robot():
@@ -402,7 +416,7 @@ def test_the_reference_follows_the_robot():
     state, _ = at_frame(25)
     pos = env.sys.links.pos.at[env.sys.links.names.index("left_foot"), 2].add(-0.1)
     longer = eqx.tree_at(lambda e: e.sys.links.pos, env, pos)
-    np.testing.assert_allclose(longer.tracking(state)["links, m"][1], 0.0, atol=1e-6)
+    np.testing.assert_allclose(tracking(longer, state)["links, m"][1], 0.0, atol=1e-6)
 
 
 def only(env, name):
@@ -441,7 +455,7 @@ def test_noise_of_starts(getkey):
     keys = jr.split(getkey(), 500)
     first = {"start": jnp.zeros((), jnp.int32)}
     states = eqx.filter_jit(jax.vmap(lambda key: env.reset(key, first)[0]))(keys)
-    q, qd = env.motion.at(env.sys, jnp.asarray(0))
+    q, qd = frame_of(env.motion, env.sys, jnp.asarray(0))
     off = np.abs(jax.vmap(lambda x: difference(env.sys, q, x))(states.robot.q))
     half = np.array([0.02, 0.02, 0.005, 0.05, 0.05, 0.1, *[0.05] * 8])
     assert np.all(off.max(axis=0) < 1.0001 * half)
@@ -491,7 +505,7 @@ def test_targets_about_the_reference_or_the_default_pose(getkey):
     """About the reference, servos damp the difference of velocities."""
     env, action = task(), jr.normal(getkey(), (8,))
     state, _ = at_frame(30)
-    q, qd = env.motion.at(env.sys, state.frame + 1)
+    q, qd = frame_of(env.motion, env.sys, state.frame + 1)
     lead = 0.03 * qd[6:]
     np.testing.assert_allclose(
         env.targets(state, action), q[7:] + lead + 0.3 * action, rtol=1e-6

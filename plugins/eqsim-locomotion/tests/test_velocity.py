@@ -39,6 +39,7 @@ def quiet():
 
 # One program for all tests.
 step = eqx.filter_jit(lambda env, state, action: env.step(state, action))
+reset = eqx.filter_jit(lambda env, key, options=None: env.reset(key, options))
 
 
 def motion(getkey, nu=8, nfeet=4) -> loco.Motion:
@@ -108,8 +109,10 @@ def test_terms_are_their_equations(getkey):
         "hop": 0.0 if m.contact.any() else 1.0,
     }
     assert expected.keys() == loco.TERMS.keys()
+    every = lambda now: {name: term(now) for name, term in loco.TERMS.items()}
+    found = jax.jit(every)(now)
     for name, value in expected.items():
-        np.testing.assert_allclose(loco.TERMS[name](now), value, rtol=1e-12)
+        np.testing.assert_allclose(found[name], value, rtol=1e-12)
     progress = lambda command, factor: loco.TERMS["progress"](
         now._replace(command=command, velocity=factor * command)
     )
@@ -136,13 +139,14 @@ def test_terms_have_derivatives_at_rest(getkey):
         return sum(term(now) for term in loco.TERMS.values())
 
     numbers = {k: x for k, x in zero.items() if k not in flags}
-    for x in jax.tree.leaves(jax.grad(total)(numbers)):
+    for x in jax.tree.leaves(jax.jit(jax.grad(total))(numbers)):
         assert np.all(np.isfinite(x))
 
 
+@eqx.filter_jit
 def mirrored(env, state):
     """The state in a mirror at the plane through x and z."""
-    joints = env.reflection().action
+    joints = env.mirror
     q, qd = state.robot.q, state.robot.qd
     q = q.at[1].mul(-1).at[jnp.array([4, 6])].mul(-1)
     qd = qd.at[jnp.array([1, 3, 5])].mul(-1)
@@ -160,7 +164,7 @@ def test_the_reflection_of_a_step_is_a_step(getkey):
     its knees turn in opposite directions."""
     env = quiet()
     action = 0.5 * jr.normal(getkey(), (8,))
-    state, _ = env.reset(getkey())
+    state, _ = reset(env, getkey())
     moved = jnp.asarray(state.robot.qd + 0.3 * jr.normal(getkey(), (env.sys.nv,)))
     state = eqx.tree_at(lambda s: s.robot.qd, state, moved)
     for _ in range(5):
@@ -213,7 +217,7 @@ def test_terms_that_the_robot_cannot_have():
 
 def test_commands_and_velocities_have_names(getkey):
     env = quiet()
-    state, _ = env.reset(getkey())
+    state, _ = reset(env, getkey())
     asked, does = zip(*env.tracking(state).values())
     np.testing.assert_array_equal(asked, state.command)
     np.testing.assert_array_equal(does, env.velocity(state.robot))
@@ -226,7 +230,7 @@ def test_the_velocity_of_a_thrown_robot():
     q = env.start.at[2].set(5.0)
     q = q.at[3:7].set(jnp.array([np.cos(half), 0.0, 0.0, np.sin(half)]))
     qd = jnp.zeros(env.sys.nv).at[:3].set(jnp.array([1.0, 0.0, 0.0]))
-    state, timestep = env.reset(jr.key(0), {"q": q, "qd": qd})
+    state, timestep = reset(env, jr.key(0), {"q": q, "qd": qd})
     _, after = step(env, state, jnp.zeros(8))
     local = np.array([np.cos(0.7), -np.sin(0.7), 0.0])
     np.testing.assert_allclose(timestep.obs[:3], local, atol=1e-9)
@@ -239,7 +243,7 @@ def test_air_time_and_contacts():
     """Dropped from a height, all feet are in the air until the robot lands."""
     env = quiet()
     q = env.start.at[2].add(0.05)
-    state, _ = env.reset(jr.key(0), {"q": q, "qd": jnp.zeros(env.sys.nv)})
+    state, _ = reset(env, jr.key(0), {"q": q, "qd": jnp.zeros(env.sys.nv)})
     contact, air = [], []
     for _ in range(10):
         air.append(np.asarray(state.air_time))
@@ -253,7 +257,7 @@ def test_air_time_and_contacts():
 def test_a_robot_on_its_back_has_fallen():
     env = quiet()
     q = env.start.at[2].set(1.0).at[3:7].set(jnp.array([0.0, 1.0, 0.0, 0.0]))
-    state, _ = env.reset(jr.key(0), {"q": q, "qd": jnp.zeros(env.sys.nv)})
+    state, _ = reset(env, jr.key(0), {"q": q, "qd": jnp.zeros(env.sys.nv)})
     _, timestep = step(env, state, jnp.zeros(8))
     assert bool(timestep.terminated)
     cost = 0.02 * float(env.weights["fallen"])
@@ -282,7 +286,7 @@ def test_commands(getkey):
 def test_commands_change_when_they_are_due(getkey):
     short = loco.Commands(mean_time=0.1, zero=(0.0, 0.0, 0.0), standing=0.0)
     env = eqx.tree_at(lambda e: e.commands, noisy(), short)
-    state, _ = env.reset(getkey())
+    state, _ = reset(env, getkey())
     commands, left = [], []
     for _ in range(20):
         commands.append(np.asarray(state.command))
@@ -354,7 +358,7 @@ def test_deployment_describes_the_task():
     env = noisy()
     told = env.deployment()
     assert (
-        sum(part.size for part in told.observation) == env.reset(jr.key(0))[1].obs.size
+        sum(part.size for part in told.observation) == reset(env, jr.key(0))[1].obs.size
     )
     assert told.joints == tuple(env.names.joints) and told.root == "trunk"
     assert told.period == pytest.approx(0.02)
@@ -381,7 +385,7 @@ def test_on_terrain_heights_are_above_the_ground(getkey):
     """The first patch of the second column is a pit of stairs: the robot starts on its
     bottom, sees it, and has a height above it, wherever it looks."""
     env = rough()
-    start, timestep = env.reset(getkey(), {"patch": jnp.array([1, 1])})
+    start, timestep = reset(env, getkey(), {"patch": jnp.array([1, 1])})
     task, q = env.env, start.inner.robot.q
     below = terrain.ground_height(task.sys, q[0], q[1])
     assert below < -0.05
@@ -446,7 +450,7 @@ def test_stumbling_feet(getkey):
 def test_beyond_the_terrain_a_robot_has_fallen(getkey):
     env = rough().env
     q = env.start.at[0].set(4.0).at[2].set(-0.5)
-    state, _ = env.reset(getkey(), {"q": q, "qd": jnp.zeros(env.sys.nv)})
+    state, _ = reset(env, getkey(), {"q": q, "qd": jnp.zeros(env.sys.nv)})
     assert bool(step(env, state, jnp.zeros(8))[1].terminated)
 
 
