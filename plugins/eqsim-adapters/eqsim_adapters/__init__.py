@@ -12,9 +12,9 @@ from ._foreign import (
     ForeignState as ForeignState,
     NoPhysics as NoPhysics,
 )
-from ._from_gymnax import from_gymnax as from_gymnax
-from ._to_gymnax import (
+from ._gymnax import (
     Box as Box,
+    from_gymnax as from_gymnax,
     GymnaxEnv as GymnaxEnv,
     GymnaxParams as GymnaxParams,
     GymnaxState as GymnaxState,

@@ -4,8 +4,8 @@ from ._agent import (
     Candidates as Candidates,
     EvolutionState as EvolutionState,
     EvolutionStrategy as EvolutionStrategy,
+    Strategy as Strategy,
 )
-from ._search import Strategy as Strategy
 
 
 # Version of eqsim's plugin API.

@@ -1,4 +1,7 @@
+"""A ball on a beam."""
+
 import pathlib
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -8,7 +11,15 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 import eqsim
 from eqsim import AbstractPipeline, AbstractTask, Generalized, State, System
 
-from ._fields import number
+
+def number(value: Any) -> Any:
+    """Convert a Python number to an array of the default precision.
+
+    The array is not weakly typed, unlike that of `jnp.asarray(value)`, because
+    replacing a weakly typed array recompiles. Everything else is returned unchanged:
+    arrays, traced values, and the placeholders of tree transformations.
+    """
+    return jnp.asarray(value, float) if isinstance(value, int | float) else value
 
 
 _FILE = pathlib.Path(__file__).with_name("ball_beam.xml")
