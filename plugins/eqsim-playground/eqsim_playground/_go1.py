@@ -35,11 +35,11 @@ from ._task import (
     AbstractPlaygroundTask,
     acceleration,
     clipped,
-    converter,
     default_of,
     hold,
     number,
     Observation,
+    of_model,
     physics,
     weight_names,
     weighted,
@@ -121,7 +121,7 @@ class Go1Joystick(AbstractJoystick):
     """
 
     about: ClassVar[LeggedRobot] = GO1
-    sys: System = eqx.field(converter=converter(go1_model), default=None)
+    sys: System = of_model(go1_model)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=5)
     privileged: bool = eqx.field(static=True, default=False)
@@ -141,8 +141,12 @@ class Go1Joystick(AbstractJoystick):
         state, seen = now.state, now.seen
         limits = self.soft_limit * self.sys.joints.range[1:]
         shared = common_terms(
-            *(now, self.default_pose, limits, self.tracking_sigma),
-            *(self.foot_height, 0.01),
+            now,
+            default=self.default_pose,
+            limits=limits,
+            sigma=self.tracking_sigma,
+            height=self.foot_height,
+            still=0.01,
         )
         off = state.robot.q[7:] - self.default_pose
         weight = jnp.tile(jnp.asarray([1.0, 1.0, 0.1], off.dtype), 4)
@@ -160,9 +164,6 @@ class Go1Joystick(AbstractJoystick):
             "torques": torques(seen.torque),
             **{name: jnp.where(moving, x, 0.0) for name, x in walking.items()},
         }
-
-
-go1_joystick_flat = Go1Joystick
 
 
 _OBSERVATION = "gyro", "gravity", "angles", "rates", "last_action"
@@ -364,9 +365,7 @@ class Go1Getup(AbstractGo1Pose):
     """
 
     about: ClassVar[LeggedRobot] = GETUP
-    sys: System = eqx.field(
-        converter=converter(lambda: legged_model(GETUP)), default=None
-    )
+    sys: System = of_model(lambda: legged_model(GETUP))
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=5)
     settle_steps: int = eqx.field(static=True, default=125)
@@ -499,9 +498,7 @@ class Go1Stand(AbstractGo1Pose):
     """
 
     about: ClassVar[LeggedRobot] = STAND
-    sys: System = eqx.field(
-        converter=converter(lambda: legged_model(STAND)), default=None
-    )
+    sys: System = of_model(lambda: legged_model(STAND))
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=5)
     privileged: bool = eqx.field(static=True, default=False)
@@ -554,10 +551,8 @@ class Go1Stand(AbstractGo1Pose):
         }
 
 
-go1_getup = Go1Getup
-
-
-go1_handstand = Go1Stand
+# Names of entry points.
+go1_joystick_flat, go1_getup, go1_handstand = Go1Joystick, Go1Getup, Go1Stand
 
 
 def go1_footstand(**options: Any) -> Go1Stand:

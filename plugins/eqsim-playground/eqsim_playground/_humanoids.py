@@ -24,7 +24,7 @@ from ._legged_rewards import (
     phase_height,
     soft_limits,
 )
-from ._task import acceleration, converter, default_of, index, number, physics
+from ._task import acceleration, default_of, index, number, of_model, physics
 
 
 _SIDES = "left", "right"
@@ -137,8 +137,12 @@ class AbstractHumanoid(AbstractJoystick):
         slip = safe_sqrt(jnp.sum(seen.world_velocity[:2] ** 2))
         return {
             **common_terms(
-                *(now, self.default_pose, limits, targets.tracking_sigma),
-                *(height, targets.still),
+                now,
+                default=self.default_pose,
+                limits=limits,
+                sigma=targets.tracking_sigma,
+                height=height,
+                still=targets.still,
             ),
             "base_height": (robot.q[2] - targets.base_height) ** 2,
             "torques": jnp.sum(jnp.abs(seen.torque)),
@@ -216,7 +220,7 @@ class G1Joystick(AbstractHumanoid):
     """
 
     about: ClassVar[LeggedRobot] = G1
-    sys: System = eqx.field(converter=converter(lambda: legged_model(G1)), default=None)
+    sys: System = of_model(lambda: legged_model(G1))
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=10)
     privileged: bool = eqx.field(static=True, default=False)
@@ -292,7 +296,7 @@ class T1Joystick(AbstractHumanoid):
     """
 
     about: ClassVar[LeggedRobot] = T1
-    sys: System = eqx.field(converter=converter(lambda: legged_model(T1)), default=None)
+    sys: System = of_model(lambda: legged_model(T1))
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=10)
     privileged: bool = eqx.field(static=True, default=False)
@@ -362,9 +366,7 @@ class BerkeleyHumanoidJoystick(AbstractHumanoid):
     """
 
     about: ClassVar[LeggedRobot] = BERKELEY
-    sys: System = eqx.field(
-        converter=converter(lambda: legged_model(BERKELEY)), default=None
-    )
+    sys: System = of_model(lambda: legged_model(BERKELEY))
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=10)
     privileged: bool = eqx.field(static=True, default=False)
@@ -485,6 +487,7 @@ class HumanoidShaping(AbstractStateless):
         )
 
 
+# Names of entry points.
 g1_joystick_flat = G1Joystick
 t1_joystick_flat = T1Joystick
 berkeley_humanoid_joystick_flat = BerkeleyHumanoidJoystick

@@ -21,12 +21,12 @@ from eqsim.spatial import (
 from ._models import add_force_sensors, edited_model
 from ._task import (
     AbstractPlaygroundTask,
-    converter,
     hold,
     index,
     noise,
     number,
     Observation,
+    of_model,
     physics,
     weight_names,
     weighted,
@@ -235,7 +235,7 @@ class LeapRotateZ(AbstractPlaygroundTask):
         Zakka et al., *MuJoCo Playground*, 2025. `LeapCubeRotateZAxis`.
     """
 
-    sys: System = eqx.field(converter=converter(leap_model_without_goal), default=None)
+    sys: System = of_model(leap_model_without_goal)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=5)
     privileged: bool = eqx.field(static=True, default=False)
@@ -417,7 +417,7 @@ class LeapReorient(AbstractPlaygroundTask):
         Zakka et al., *MuJoCo Playground*, 2025. `LeapCubeReorient`.
     """
 
-    sys: System = eqx.field(converter=converter(leap_model), default=None)
+    sys: System = of_model(leap_model)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=5)
     privileged: bool = eqx.field(static=True, default=False)

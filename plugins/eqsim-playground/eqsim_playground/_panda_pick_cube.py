@@ -15,11 +15,11 @@ from ._models import edited_model, menagerie_file
 from ._task import (
     AbstractPlaygroundTask,
     between,
-    converter,
     hold,
     index,
     number,
     Observation,
+    of_model,
     physics,
     weight_names,
     weighted,
@@ -126,7 +126,7 @@ class PandaPickCube(AbstractPlaygroundTask):
         Zakka et al., *MuJoCo Playground*, 2025. `PandaPickCube`.
     """
 
-    sys: System = eqx.field(converter=converter(panda_model), default=None)
+    sys: System = of_model(panda_model)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=4)
     sample_orientation: bool = eqx.field(static=True, default=False)

@@ -3,6 +3,7 @@
 import ast
 import importlib.metadata
 import importlib.util
+import types
 import xml.etree.ElementTree as ET
 
 import eqsim_playground
@@ -124,20 +125,15 @@ def test_meshes_are_only_drawn(name, find):
         )
 
 
-def _config(name: str, function: str = "default_config") -> dict:
-    """The numbers of a configuration of Playground, read from the source text."""
+def _config(name: str) -> dict:
+    """The configuration of a file of Playground, of which only that function is executed."""
     tree = ast.parse(playground_file(name).read_text())
-    made = {x.name: x for x in tree.body if isinstance(x, ast.FunctionDef)}[function]
-    calls = [x for x in ast.walk(made) if isinstance(x, ast.Call) and x.keywords]
-    return _numbers(calls[0])
-
-
-def _numbers(call: ast.Call) -> dict:
-    nested = lambda x: _numbers(x) if isinstance(x, ast.Call) else ast.literal_eval(x)
-    # Products are sizes of buffers, attributes are infinity.
-    skipped = ast.BinOp, ast.Attribute
-    words = [word for word in call.keywords if not isinstance(word.value, skipped)]
-    return {word.arg: nested(word.value) for word in words}
+    tree.body = [x for x in tree.body if isinstance(x, ast.FunctionDef)]
+    tree.body = [x for x in tree.body if x.name == "default_config"]
+    made = types.SimpleNamespace(ConfigDict=dict, create=dict)
+    scope = {"config_dict": made, "jp": np, "np": np}
+    exec(compile(tree, name, "exec"), scope)
+    return scope["default_config"]()
 
 
 def same_numbers(fields: eqx.Module, config: dict) -> None:
