@@ -8,8 +8,8 @@ Files in reading order:
 - `_linear_quadratic`: LQR, finite horizons, LQR along a trajectory;
 - `_backward_pass`, `_iterations`, `_ilqr`: iterative LQR from the inside out; `_ilqr` has the
   solver, its constraints, and derivatives of plans;
-- `_planners`: CEM, MPPI and predictive sampling;
-- `_mpc`: a solver or planner as a policy with memory, and robots with latency;
+- `_mpc`: planners by sampling (CEM, MPPI, predictive sampling), a solver or planner as a policy
+  with memory, and robots with latency;
 - `_inverse_kinematics`: coordinates that bring sites and links to targets.
 
 Solvers report `eqsim.RESULTS`. The package uses environments and all below; only the command
@@ -44,12 +44,13 @@ from ._linear_quadratic import (
     solve_lq as solve_lq,
     tvlqr as tvlqr,
 )
-from ._mpc import MPC as MPC, predict as predict
-from ._planners import (
+from ._mpc import (
     AbstractPlanner as AbstractPlanner,
     CEM as CEM,
+    MPC as MPC,
     MPPI as MPPI,
     plan_cost as plan_cost,
+    predict as predict,
     PredictiveSampling as PredictiveSampling,
 )
 from ._problem import (

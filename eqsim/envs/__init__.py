@@ -2,14 +2,13 @@
 
 `_env` is the interface: `reset`, `step`, `Timestep`, and tasks, whose `step` is written once for
 all that supply observations, reward terms and a termination condition. Gymnasium's eleven robots
-are tasks: `_walkers`, `_arms`, `_pendulums` (and a point mass for
-tests), with `gymnasium_parts` as their common parts: where their model files are, starts,
-reward terms. `_make` finds environments by name. `_symmetry` reflects robots, `_deployment`
-describes tasks to controllers outside the simulator. Wrappers, control, identification and the
-viewer may import this package.
+are tasks: `_walkers` and `_fixed_bases` (which has a point mass for tests, too), with
+`gymnasium_parts` as their common parts: where their model files are, starts, reward terms.
+`_make` finds environments by name. `_symmetry` reflects robots, `_deployment` describes tasks to
+controllers outside the simulator. Wrappers, control, identification and the viewer may import
+this package.
 """
 
-from ._arms import Pusher as Pusher, Reacher as Reacher
 from ._deployment import (
     check_deployment as check_deployment,
     Deployable as Deployable,
@@ -28,15 +27,17 @@ from ._env import (
     Timestep as Timestep,
     TracksCommands as TracksCommands,
 )
+from ._fixed_bases import (
+    InvertedDoublePendulum as InvertedDoublePendulum,
+    InvertedPendulum as InvertedPendulum,
+    PointMass as PointMass,
+    Pusher as Pusher,
+    Reacher as Reacher,
+)
 from ._make import (
     check_not_imported as check_not_imported,
     is_import_path as is_import_path,
     make as make,
-)
-from ._pendulums import (
-    InvertedDoublePendulum as InvertedDoublePendulum,
-    InvertedPendulum as InvertedPendulum,
-    PointMass as PointMass,
 )
 from ._symmetry import (
     reflect_joints as reflect_joints,

@@ -10,7 +10,7 @@ import pytest
 import eqsim
 from eqsim import control, testing
 from eqsim.control import CEM, MPC, MPPI, PredictiveSampling
-from eqsim.control._planners import _spline, colored_noise
+from eqsim.control._mpc import _spline, colored_noise
 from eqsim.wrappers import DelayAction
 
 
