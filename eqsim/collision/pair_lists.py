@@ -9,7 +9,8 @@ environment walks along its own lists, so that in a group of environments, pass 
 k-th near pair of each. Elsewhere, the near pairs of all environments are computed together
 (`_lists.py`).
 
-Lists hold the worst case, so that nothing is dropped; only what is used is ever touched.
+Lists hold the worst case, so that nothing is dropped but points on a height field beyond its
+capacity; only what is used is ever touched.
 """
 
 import functools as ft

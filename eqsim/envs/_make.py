@@ -84,8 +84,9 @@ def make(
 
     **Arguments:**
 
-    - `name`: name of the environment, for instance `"ant"`; or `"module:object"` with a
-        class of your own, or a function that returns an environment, which is imported.
+    - `name`: name of the environment, for instance `"ant"`; `"package:name"` if two
+        packages have the name; or `"module:object"` with a class of your own, or a function
+        that returns an environment, which is imported.
     - `pipeline`: a pipeline, for instance `Generalized()`, or a name from
         `eqsim.PIPELINES.names()`. By default, the default of the environment.
     - `options`: options of the environment.

@@ -70,7 +70,7 @@ def _num_linear(kind: JointKind) -> int:
     return {JointKind.FREE: 3, JointKind.SPHERICAL: 0}.get(kind, 1)
 
 
-def advance(kinds: tuple[JointKind, ...], q, v):
+def move_coordinates(kinds: tuple[JointKind, ...], q, v):
     """Compute `integrate` with batch axes last."""
     parts, start, at = [] if kinds else [q], 0, 0
     for kind in kinds:
@@ -100,5 +100,5 @@ def displacement(kinds: tuple[JointKind, ...], q0, q1):
     return jnp.concatenate(parts)
 
 
-_integrate = batch_last(advance)
+_integrate = batch_last(move_coordinates)
 _difference = batch_last(displacement)

@@ -23,7 +23,7 @@ from ..spatial import Force, safe_sqrt, Vec3
 from ..spatial.rotations import zero_length
 from ..spatial.vectors import force_at
 from ._wrapping import wrap
-from .coordinates import advance
+from .coordinates import move_coordinates
 from .frames import attached_frames, carriers
 from .link_motion import (
     dof_axes,
@@ -539,7 +539,7 @@ def jacobian_rate(
     local = tendon_frames(sys, fixed)
 
     def rates(time):
-        moved = advance(sys.joints.kinds, q, time[None] * qd)
+        moved = move_coordinates(sys.joints.kinds, q, time[None] * qd)
         kin = kinematics(sys, tree, fixed, moved)
         jac = tendon_kinematics(sys, tree, local, kin, moved, chosen).jac
         return jnp.sum(jac * qd[None], axis=1)

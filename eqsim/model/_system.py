@@ -45,7 +45,8 @@ class State(eqx.Module):
     - `q`: coordinates, as MuJoCo's `qpos` (m, rad, unit quaternions scalar first).
     - `qd`: velocities, as MuJoCo's `qvel`. Free joints: linear in world axes, angular
         in body axes.
-    - `act`: activations, actuator by actuator.
+    - `act`: activations, actuator by actuator; then the memory of attached actuator
+        models.
     - `aux`: private data of a pipeline, such as that of eqsim-mjx, which never affects a
         converged result.
     """

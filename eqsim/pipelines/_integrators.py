@@ -42,7 +42,7 @@ from ..dynamics.velocity_derivatives import (
     symmetric_damping,
     transposed,
 )
-from ..kinematics.coordinates import advance
+from ..kinematics.coordinates import move_coordinates
 from ..kinematics.link_motion import (
     add,
     ascend,
@@ -256,7 +256,7 @@ class RungeKutta4(AbstractIntegrator):
             mean = jtu.tree_map(lambda x, y: x + weight * y, mean, rate)
             shift = share * h * rate[0]
             place = (
-                advance(sys.joints.kinds, q, shift),
+                move_coordinates(sys.joints.kinds, q, shift),
                 qd + share * h * rate[1],
                 act + share * h * rate[2],
             )
@@ -274,7 +274,7 @@ class RungeKutta4(AbstractIntegrator):
         length, velocity = ends[0][-1], ends[1][0]
         states = {number: own[0] for number, own in ends[2].items()}
         act = advance_activation(sys, act, mean[2], length, velocity, states)
-        return advance(sys.joints.kinds, q, h * mean[0]), qd + h * mean[1], act
+        return move_coordinates(sys.joints.kinds, q, h * mean[0]), qd + h * mean[1], act
 
     def advance(
         self, prepared: Prepared, inputs: StepInputs
@@ -308,7 +308,7 @@ def _advanced(sys: System, now: RobotData, qdd) -> StateArrays:
         drive.velocity,
         drive.model_states,
     )
-    return advance(sys.joints.kinds, now.q, sys.dt[None] * qd), qd, act
+    return move_coordinates(sys.joints.kinds, now.q, sys.dt[None] * qd), qd, act
 
 
 def _damping(prepared: Prepared, now: RobotData) -> SmoothDamping:

@@ -11,7 +11,7 @@ from ...collision.plan import ContactPlan
 from ...collision.points import ContactPoints
 from ...constraint import Friction
 from ...constraint.joint_rows import limited_balls, limited_joints
-from ...kinematics.coordinates import advance
+from ...kinematics.coordinates import move_coordinates
 from ...model import GeomKind, System, Tree
 from ...model.arrays import accumulate, concatenate, put, take
 from ...spatial import Force, Mat3, Motion, outside, positive_part, safe_sqrt, Vec3
@@ -378,7 +378,7 @@ def remove_violations(
     dot = lambda x, y: sum(jnp.sum(a * b, axis=0) for a, b in zip(x, y, strict=True))
     work, most = dot(want, impulse), dot(got, impulse)
     alpha = jnp.where(most > work, work / jnp.where(most > work, most, 1.0), 1.0)
-    return advance(kinds, q, alpha[None] * change)
+    return move_coordinates(kinds, q, alpha[None] * change)
 
 
 def _first_guess(

@@ -28,7 +28,7 @@ from ...dynamics.passive import (
     spring_forces,
 )
 from ...dynamics.tendon_forces import passive_tendon_forces, passive_tendons
-from ...kinematics.coordinates import advance
+from ...kinematics.coordinates import move_coordinates
 from ...kinematics.link_motion import ascend, descend, joint_motion, kinematics
 from ...model import check_finite, check_state, State, System, tree
 from ...model.arrays import accumulate, as_array, concatenate, take
@@ -561,7 +561,7 @@ class Spring(AbstractMaximal):
             bodies = apply_impulse(inverse, bodies, on_all)
             forces = contacts.frame.T @ impulse
         qd = joint_rates(nodes, joints, bodies, parameters)
-        q = advance(sys.joints.kinds, state.q, h * qd)
+        q = move_coordinates(sys.joints.kinds, state.q, h * qd)
         new = MaximalState(move_freely(parameters, bodies, h), q, qd, state.act)
         return new, ConstraintImpulses(joint_impulses(nodes, joints, tau), forces)
 
@@ -666,7 +666,7 @@ class Positional(AbstractMaximal):
         bodies = move_freely(parameters, state.bodies, h)
         inverse = inverse_inertia(parameters, bodies)
         # Coordinates of the joints if their rates stayed constant.
-        ahead = advance(sys.joints.kinds, q, h * qd)
+        ahead = move_coordinates(sys.joints.kinds, q, h * qd)
         soft = self.compliance[None] / h**2, self.angular_compliance[None] / h**2
         joints, forces = [], None
         for level in joint_groups(nodes, True):
@@ -684,7 +684,7 @@ class Positional(AbstractMaximal):
             before = state.bodies, bodies
             bodies, forces = self._solve_contacts(step, step.contacts, *before, inverse)
         qd = joint_rates(nodes, joints, bodies, parameters)
-        q = advance(sys.joints.kinds, q, h * qd)
+        q = move_coordinates(sys.joints.kinds, q, h * qd)
         impulses = ConstraintImpulses(joint_impulses(nodes, joints, tau), forces)
         return MaximalState(bodies, q, qd, state.act), impulses
 

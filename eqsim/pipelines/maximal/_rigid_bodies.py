@@ -33,7 +33,7 @@ from ...dynamics.fluid import Ellipsoids
 from ...dynamics.motors import MuscleScale
 from ...dynamics.passive import armature, fluid_ellipsoids
 from ...dynamics.tendon_forces import tendon_constants, TendonConstants
-from ...kinematics.coordinates import advance
+from ...kinematics.coordinates import move_coordinates
 from ...kinematics.link_motion import (
     dof_order,
     Frames,
@@ -336,7 +336,7 @@ def project_to_joints(
     error = Motion(turn, (bodies.com + (origin - here)) - com)
     change, moved = mechanism.respond(jnp.zeros_like(qd), momentum(error))
     rates, _ = mechanism.respond(rotor * qd, momentum(bodies.velocity))
-    new = advance(sys.joints.kinds, q, change)
+    new = move_coordinates(sys.joints.kinds, q, change)
     return mechanism, Projection(new, rates, moved - error)
 
 

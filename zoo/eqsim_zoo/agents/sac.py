@@ -152,10 +152,10 @@ class SAC(AbstractOffPolicy):
         )
 
         # Actor.
-        seen = self.inputs.actor_inputs(critic.model, obs)
+        inputs = self.inputs.actor_inputs(critic.model, obs)
         actor, of_actor = learner.actor.apply_loss_fn(
             lambda actor: soft_actor_loss(
-                actor, critic.model, obs, seen, alpha, key_actor
+                actor, critic.model, obs, inputs, alpha, key_actor
             ),
             self.optimizer(),
         )
