@@ -42,10 +42,12 @@ from eqsim_zoo.export import export_policy, replay
 
 
 TERRAINS = {
+    "stairs up, 5 cm": Stairs(step_height=0.05, step_width=0.35, up=False),
     "stairs up, 10 cm": Stairs(step_height=0.1, step_width=0.35, up=False),
     "stairs up, 16 cm": Stairs(step_height=0.16, step_width=0.35, up=False),
     "stairs down, 10 cm": Stairs(step_height=0.1, step_width=0.35),
     "stairs down, 16 cm": Stairs(step_height=0.16, step_width=0.35),
+    "slope up, 0.4": Slope(slope=0.4, up=False),
     "slope down, 0.4": Slope(slope=0.4),
     "noise, 6 cm": Rough(height=0.06),
     "blocks, 8 cm": Blocks(height=0.08),

@@ -18,7 +18,7 @@ from eqsim.io import with_height_field
 from eqsim.io.mjcf.mujoco_names import engine
 from eqsim.render import write_gif
 from eqsim.render.drawing import context
-from eqsim.terrain import AbstractTerrain
+from eqsim.terrain import AbstractTerrain, Stairs
 
 from .policy_files import OnnxPolicy
 
@@ -573,7 +573,8 @@ class Replay(NamedTuple):
     - `falls`: number of falls, after each of which the robot starts again, as it does at
         the end of a motion.
     - `distance`: horizontal distance of the root from its last start, m.
-    - `rise`: height of the ground below the root above that at its last start, m.
+    - `rise`: height of the ground below the root above that at its last start, m; NaN
+        without ground.
     - `saturation`: share of joints and physics steps with the largest torque.
     - `power`: mean of the sum of absolute mechanical powers of the joints, W.
     - `joint_error`, `largest_joint_error`: mean and maximum of the mean error of the joints,
@@ -637,9 +638,8 @@ def replay(
     - `servo`: gains of the servos: those of the `policy`, or of the `model`, see
         `MujocoRobot`.
     - `start`: where the robot starts, relative to its place in the file, m.
-    - `terrain`: kind of terrain in place of the only plane of the scene, as a height field
-        with its middle there: `terrain(jax.random.key(seed), 1.0, (n, n), TERRAIN_CELL)`.
-        The robot starts on it, and it is as long as the command takes the robot.
+    - `terrain`: kind of terrain in place of the only plane of the scene, see
+        `terrain_scene`. It has room for the command, and the robot starts on it.
     - `blind`: true to run a policy that does not observe the ground on terrain.
     - `seed`: random seed of noise, pushes and terrain.
     - `video`: name of a GIF file to write.
@@ -683,27 +683,71 @@ def replay(
 def terrain_scene(
     file: str | os.PathLike | Any, terrain: AbstractTerrain, seed: int, length: float
 ) -> tuple[Any, float]:
-    """Put terrain in place of the only plane of a scene, centered there.
+    """Put terrain in place of the only plane of a scene, as a height field about the origin
+    of the plane. Heights are `terrain(jax.random.key(seed), 1.0, (n, n), TERRAIN_CELL)`.
+
+    The steps of `Stairs` are boxes, with vertical faces in the middle of cells: in a height
+    field, faces between cells clamp soft feet that sink into a step by their radius.
 
     **Arguments:**
 
     - `file`: MJCF file of the scene, or a `mujoco.MjSpec`, which is not changed.
-    - `terrain`: kind of terrain, drawn with difficulty 1.
-    - `seed`: random seed of its heights.
-    - `length`: length of its sides, m.
+    - `terrain`: kind of terrain.
+    - `seed`: random seed.
+    - `length`: length of the sides, m, rounded to an even number of cells.
 
     **Returns:** a `mujoco.MjSpec`, and the height of the plane, m.
 
     **Raises:** `ValueError` if the scene does not have one plane in its world.
     """
-    points = round(length / TERRAIN_CELL) + 1
-    heights = terrain(jr.key(seed), 1.0, (points, points), TERRAIN_CELL)
-    side = (points - 1) * TERRAIN_CELL
-    spec = with_height_field(
-        file, points, points, (side, side), name=TERRAIN, heights=heights
-    )
-    (field,) = (geom for geom in spec.worldbody.geoms if geom.hfieldname == TERRAIN)
-    return spec, float(field.pos[2] - np.min(heights))
+    points = 2 * round(0.5 * length / TERRAIN_CELL) + 1
+    shape, side = (points, points), (points - 1) * TERRAIN_CELL
+    heights = np.asarray(terrain(jr.key(seed), 1.0, shape, TERRAIN_CELL), float)
+    low, steps = float(heights.min()), isinstance(terrain, Stairs)
+    field = np.full(shape, low) if steps else heights
+    spec = with_height_field(file, *shape, (side, side), name=TERRAIN, heights=field)
+    (ground,) = (geom for geom in spec.worldbody.geoms if geom.hfieldname == TERRAIN)
+    if steps:
+        ground.type, ground.hfieldname = engine().mjtGeom.mjGEOM_PLANE, ""
+        ground.size = [0.0, 0.0, 0.05]
+        spec.delete(spec.hfield(TERRAIN))
+        _add_steps(spec, ground, heights - low)
+    return spec, float(ground.pos[2] - low)
+
+
+def _add_steps(spec: Any, floor: Any, heights: np.ndarray) -> None:
+    """Add boxes with the properties of a floor for the steps of stairs, whose heights above
+    the floor depend on the distance from the border alone."""
+    mujoco = engine()
+    middle, quat = len(heights) // 2, floor.quat / np.linalg.norm(floor.quat)
+    row, half = heights[middle, : middle + 1], middle * TERRAIN_CELL
+    for k in np.flatnonzero(np.abs(np.diff(row)) > 1e-6):
+        edge = half - (k + 0.5) * TERRAIN_CELL
+        wide, away, high = 0.5 * (half - edge), 0.5 * (half + edge), 0.5 * row[k]
+        boxes = [((x, 0.0, high), (wide, half, high)) for x in (-away, away)]
+        boxes += [((0.0, y, high), (half, wide, high)) for y in (-away, away)]
+        if row[k + 1] > row[k]:
+            high = 0.5 * row[k + 1]
+            boxes = [((0.0, 0.0, high), (edge, edge, high))]
+        for place, size in boxes:
+            moved = np.zeros(3)
+            mujoco.mju_rotVecQuat(moved, np.array(place), quat)
+            spec.worldbody.add_geom(
+                type=mujoco.mjtGeom.mjGEOM_BOX,
+                pos=floor.pos + moved,
+                quat=quat,
+                size=size,
+                material=floor.material,
+                rgba=floor.rgba,
+                contype=floor.contype,
+                conaffinity=floor.conaffinity,
+                condim=floor.condim,
+                priority=floor.priority,
+                friction=floor.friction,
+                margin=floor.margin,
+                solref=floor.solref,
+                solimp=floor.solimp,
+            )
 
 
 def _check_ground(deployment: Deployment, blind: bool) -> None:
