@@ -50,6 +50,7 @@ MISTAKES = {
 CODE = """
 import json, sys
 import jax.numpy as jnp, jax.random as jr
+import counts
 import eqsim, eqsim_zoo as zoo
 from toys import push as policy, Rail
 
@@ -64,10 +65,12 @@ for text in json.load(sys.stdin):
     except (TypeError, ValueError) as error:
         found.append(str(error))
 print(json.dumps(found))
+counts.check_all()
 """
 
 
 def test_mistakes_are_refused_by_name():
+    """And all counts are integers."""
     environment = {k: v for k, v in os.environ.items() if k != "EQSIM_TYPECHECK"}
     paths = [str(TESTS), environment.get("PYTHONPATH", "")]
     run = subprocess.run(

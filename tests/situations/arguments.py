@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import jax.tree_util as jtu
 import numpy as np
+from counts import COUNTS
 from jax import lax
-from test_counts import COUNTS
 from zoo.agents import AGENTS, init
 
 from eqsim import Generalized, load_mjcf, Positional, Spring

@@ -1,8 +1,6 @@
-"""Counts are integers: a float is refused, also a whole one."""
+"""Counts are integers: a float is refused, also a whole one; for test_arguments.py."""
 
 import re
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -87,14 +85,3 @@ def check_all() -> None:
             run(steps)
     with pytest.raises(ValueError, match="`PPO.policy_hidden` must be a tuple of int"):
         zoo.PPO(policy_hidden=64)
-
-
-def test_only_integers():
-    """In a process without type checks, as users have it."""
-    command = [sys.executable, "-W", "ignore", __file__]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
-if __name__ == "__main__":
-    check_all()
