@@ -16,7 +16,7 @@ def positive(key, size: int, least: float = 0.1) -> Array:
 
 def random_lq(key, T: int, nx: int, nu: int) -> control.LQProblem:
     """A convex problem with cross and affine terms, drawn without compilation."""
-    normal = np.random.default_rng(jr.key_data(key)).normal
+    normal = np.random.default_rng(np.asarray(jr.key_data(key))).normal
     root = normal(size=(T + 1, nx + nu, nx + nu))
     joint = root @ root.swapaxes(1, 2) / (nx + nu) + 0.1 * np.eye(nx + nu)
     A, B = normal(size=(T, nx, nx)) / np.sqrt(nx), normal(size=(T, nx, nu))

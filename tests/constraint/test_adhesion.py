@@ -157,9 +157,9 @@ def test_smoothing_tends_to_mujoco():
     sys, model = load_mjcf(FEW), mujoco.MjModel.from_xml_string(FEW)
     data = states(model, 9)[-1]
     state = Generalized().init(sys, jnp.asarray(data.qpos), jnp.asarray(data.qvel))
-    sharp = Generalized().step(sys, state, CTRL).qd
+    sharp = np.asarray(Generalized().step(sys, state, CTRL).qd)
     speeds = jax.vmap(lambda w: Generalized(smoothing=w).step(sys, state, CTRL).qd)
-    smooth = jax.jit(speeds)(jnp.array([1e-4, 1e-6, 1e-9]))
+    smooth = np.asarray(jax.jit(speeds)(jnp.array([1e-4, 1e-6, 1e-9])))
     gaps = np.max(np.abs(smooth - sharp), axis=1)
     assert gaps[2] < 1e-6 and gaps[1] < gaps[0]
 

@@ -50,13 +50,7 @@ def slope(cone="pyramidal", condim=3, more=""):
     return SLOPE.format(cone=cone, condim=condim, more=more)
 
 
-CASES = {
-    "pyramids": slope(),
-    "elliptic": slope("elliptic", 4),
-    "listed": slope("elliptic", 3, RIDERS),
-    "listed, pyramids": slope(condim=6, more=RIDERS),
-}
-# A ball and a joint, for derivatives.
+# A ball and a joint.
 FEW = """
 <mujoco>
   <option timestep=".004" cone="elliptic" noslip_iterations="5" impratio="2"/>
@@ -68,6 +62,13 @@ FEW = """
       <geom size=".05" pos=".1 0 0" contype="0" conaffinity="0"/></body>
   </worldbody>
 </mujoco>"""
+CASES = {
+    "few": FEW,
+    "pyramids": slope(),
+    "elliptic": slope("elliptic", 4),
+    "listed": slope("elliptic", 3, RIDERS),
+    "listed, pyramids": slope(condim=6, more=RIDERS),
+}
 NONE = jnp.zeros(0)
 
 
@@ -86,7 +87,7 @@ def states(text, count, skip=2):
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.quick_cases("elliptic", "listed, pyramids")
+@pytest.mark.quick_cases("few", "listed, pyramids")
 def test_accelerations(name):
     text = CASES[name]
     sys, (model, data) = load_mjcf(text), states(text, 20)
@@ -122,10 +123,10 @@ def test_accelerations(name):
     assert changes > 1e-3
 
 
-@pytest.mark.parametrize("name", ("few", *CASES))
+@pytest.mark.parametrize("name", CASES)
 @pytest.mark.quick_cases("few")
 def test_gradients(name):
-    text = FEW if name == "few" else CASES[name]
+    text = CASES[name]
     sys, (_, data) = load_mjcf(text), states(text, 12)
     pipeline = Generalized()
     start = pipeline.init(sys, jnp.asarray(data[-1].qpos), jnp.asarray(data[-1].qvel))

@@ -5,11 +5,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import check_gradients
 
 import eqsim
 from eqsim import control
 from eqsim.control import ControlProblem, ILQR, QuadraticCost
+from eqsim.testing.comparisons import compare, Function
 
 
 POLE = eqsim.load_mjcf("""
@@ -42,14 +42,16 @@ POINT = jnp.array([0.3, -0.2]), jnp.array([2.0, 0.1]), POLE.links.mass
 def test_derivatives(active):
     """By start, cost, masses and limits, which are far away or at 60 % of the largest
     control. A control at a limit moves with the limit."""
-    sides, solve = jnp.array([[-1.0, 1.0]]), jax.jit(solved)
-    limit = 100.0
+    sides, limit = jnp.array([[-1.0, 1.0]]), 100.0
+    solve = Function.of(solved, *POINT, limit * sides)
+    actions = np.abs(np.asarray(solve.value(solve.leaves)[0]))
     if active:
-        limit = 0.6 * float(jnp.max(jnp.abs(solve(*POINT, 100.0 * sides)[0])))
-    actions = solve(*POINT, limit * sides)[0]
-    at_limit = np.abs(np.asarray(actions)) == limit
+        limit = 0.6 * float(np.max(actions))
+        solve = solve.at(*POINT, limit * sides)
+        actions = np.abs(np.asarray(solve.value(solve.leaves)[0]))
+    at_limit = actions == limit
     assert np.any(at_limit) == active and not np.all(at_limit)
-    largest = check_gradients(solve, *POINT, limit * sides, eps=1e-4)
+    largest = compare(solve, eps=1e-4)
     assert all(largest[f"[{k}]"] for k in range(3)) and (largest["[3]"] > 0) == active
 
 

@@ -480,7 +480,7 @@ def test_means_of_orientations_of_an_arm():
     sys = eqsim.load_mjcf(ARM)
     measure, noise = estimate.FreeBodyPose("hand"), {"pos": 0.1, "quat": 0.1}
     model = StochasticModel(PIPELINE, measure, noise, 1.0)
-    filter = UnscentedKalmanFilter(model, iterations=30)
+    filter = UnscentedKalmanFilter(model, iterations=8)
     q, root = np.array([0.3, -0.5]), np.array([[0.5, 0.0], [0.4, 0.2]])
     factor = jnp.zeros((4, 4)).at[:2, :2].set(root)
     guess = estimate.Estimate(PIPELINE.init(sys, jnp.asarray(q)), factor)

@@ -113,10 +113,10 @@ def test_compiled_batched_and_looped(name):
         last, rest = jax.lax.scan(lambda s, a: env.step(s, a), state, actions)
         return first, rest, env.physics(last)
 
-    reset, step = eqx.filter_jit(env.reset), eqx.filter_jit(env.step)
+    step = eqx.filter_jit(env.step)
     together = eqx.filter_jit(eqx.filter_vmap(run, in_axes=(0, 1)))(keys, actions)
     for k, key in enumerate(keys):
-        state, first = reset(key)
+        state, first = env.reset(key)
         reports = []
         for action in actions[:, k]:
             state, timestep = step(state, action)
