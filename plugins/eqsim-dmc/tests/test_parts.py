@@ -135,9 +135,9 @@ def test_optimal_policy():
     r"""The policy of the Riccati equation loses its value function: from one state to
     another, $\sum (1 - r) = V(x_0) - V(x_N)$ but for the cost of both states."""
     env, steps = eqsim.make("dmc_lqr_lqr_2_1"), 60
-    state, _ = env.reset(jr.key(0))
+    state, _ = eqx.filter_jit(env.reset)(jr.key(0))
     n, rest = env.sys.nv, jnp.zeros(env.sys.nu)
-    model = eqsim.linearize(env, env.pipeline.init(env.sys), rest)
+    model = eqx.filter_jit(eqsim.linearize)(env, env.pipeline.init(env.sys), rest)
     a, b, cost = (
         np.asarray(model.A),
         np.asarray(model.B),
@@ -185,7 +185,8 @@ def test_spline(shape):
 
 def test_bowl(robot):
     """Without bumps: a ridge in the middle between the origin and the edges."""
-    smooth = eqsim_dmc.RandomBowl(smoothness=1.0, height=3.0)(jr.key(0), robot)
+    bowl = eqsim_dmc.RandomBowl(smoothness=1.0, height=3.0)
+    smooth = eqx.filter_jit(bowl)(jr.key(0), robot)
     grid = np.asarray(smooth.height_fields.grid(0))
     assert grid.shape == (201, 201)
     np.testing.assert_allclose(grid[100, 50], 3.0)
@@ -197,7 +198,9 @@ def test_bowl(robot):
 
 def test_bumps(robot):
     """Different for every key, above the bottom, and as rough as asked for."""
-    drawn = lambda key, **options: eqsim_dmc.RandomBowl(**options)(key, robot)
+    drawn = lambda key, **options: eqx.filter_jit(eqsim_dmc.RandomBowl(**options))(
+        key, robot
+    )
     keys = jr.split(jr.key(0), 30)
     heights = jax.jit(jax.vmap(lambda key: drawn(key).height_fields.heights))(keys)
     assert len(np.unique(heights[:, _RIDGE])) == 30

@@ -122,7 +122,7 @@ SUCCESS = {
 def test_reward_of_poses(name):
     """Of a pose that earns more, and one that earns less, which random actions may never
     come to."""
-    task, theirs, earned = task_of(eqsim.make(name)), Theirs(name), []
+    task, theirs, got = task_of(eqsim.make(name)), Theirs(name), []
 
     @jax.jit
     def reward(q, qd, action):
@@ -135,9 +135,16 @@ def test_reward_of_poses(name):
             theirs.place(q, qd, np.zeros(theirs.model.na))
             action = np.full(theirs.model.nu, 0.3 * scale)
             theirs.task.before_step(action, theirs.physics)
-            earned.append(float(theirs.task.get_reward(theirs.physics)))
-            close(reward(*map(jnp.asarray, (q, qd, action))), earned[-1], 1e-12)
-    assert max(earned[:3]) > 0.4 and min(earned[3:]) < max(earned[:3])
+            got.append(float(theirs.task.get_reward(theirs.physics)))
+            close(reward(*map(jnp.asarray, (q, qd, action))), got[-1], 1e-12)
+    assert max(got[:3]) > 0.4 and min(got[3:]) < max(got[:3])
+
+
+@eqx.filter_jit
+def earned(task, q, qd):
+    """The reward of a task in a state, without action."""
+    state = task.pipeline.init(task.sys, q, qd)
+    return task.reward(state, jnp.zeros(task.sys.nu))
 
 
 def test_target():
@@ -163,8 +170,8 @@ def test_target():
             q = np.array([turn, bend])
             theirs.place(q, np.zeros(2))
             values.append(float(theirs.task.get_reward(theirs.physics)))
-            state = task.pipeline.init(task.sys, jnp.asarray(q))
-            close(task.reward(state, jnp.zeros(2)), values[-1])
+            found = earned(task, jnp.asarray(q), jnp.zeros(len(q)))
+            close(found, values[-1])
         assert set(values) == {0.0, 1.0}
 
 
@@ -181,8 +188,8 @@ def test_spinner():
             q = np.array([-1.0, 0.5, hinge])
             theirs.place(q, np.zeros(3))
             values.append(float(theirs.task.get_reward(theirs.physics)))
-            state = task.pipeline.init(task.sys, jnp.asarray(q))
-            close(task.reward(state, jnp.zeros(2)), values[-1])
+            found = earned(task, jnp.asarray(q), jnp.zeros(len(q)))
+            close(found, values[-1])
         assert set(values) == {0.0, 1.0}
     task, theirs, values = eqsim.make("dmc_finger_spin"), Theirs("dmc_finger_spin"), []
     theirs.reset()
@@ -190,8 +197,7 @@ def test_spinner():
         q, qd = np.array([-1.0, 0.5, 0.0]), np.array([0.0, 0.0, speed])
         theirs.place(q, qd)
         values.append(float(theirs.task.get_reward(theirs.physics)))
-        state = task.pipeline.init(task.sys, jnp.asarray(q), jnp.asarray(qd))
-        close(task.reward(state, jnp.zeros(2)), values[-1])
+        close(earned(task, jnp.asarray(q), jnp.asarray(qd)), values[-1])
     assert values == [1.0, 1.0, 0.0, 0.0]
 
 
