@@ -15,17 +15,12 @@ from jaxtyping import Array, Float
 from eqsim import AbstractPipeline, scan, State, System
 from eqsim.kinematics import integrate
 from eqsim.model import check_finite, check_state, Integrator
+from eqsim.model.arrays import as_array
 from eqsim.pipelines import deepest_contacts, Solved
 
-from ._contacts import contact_geoms, contacts_of
-from ._forward import Forward, forward
-from ._mjx import mjx
+from ._dynamics import contact_geoms, contacts_of, Forward, forward
 from ._numbers import fill
-from ._template import Settings, Template, template
-
-
-def _number(value: Any) -> Any:
-    return jnp.asarray(value, float) if isinstance(value, int | float) else value
+from ._template import mjx, Settings, Template, template
 
 
 class Mjx(AbstractPipeline):
@@ -56,7 +51,7 @@ class Mjx(AbstractPipeline):
 
     iterations: int = eqx.field(static=True, default=100)
     ls_iterations: int = eqx.field(static=True, default=50)
-    tolerance: Float[Array, ""] = eqx.field(converter=_number, default=1e-8)
+    tolerance: Float[Array, ""] = eqx.field(converter=as_array, default=1e-8)
 
     def __check_init__(self):
         for name in ("iterations", "ls_iterations"):
