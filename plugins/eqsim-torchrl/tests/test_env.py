@@ -75,17 +75,18 @@ def test_specs_with_options(options):
 
 def test_steps_are_those_of_eqsim():
     env, inner = wrap(episode_length=50), make("point_mass")
+    reset, step = eqx.filter_jit(inner.reset), eqx.filter_jit(inner.step)
     rollout, compared = env.rollout(20, break_when_any_done=False), 0
     assert rollout.shape == (3, 20)
     for row in rollout:
         q, qd = np.split(row["observation"][0].numpy(), 2)
         start = {"q": jnp.asarray(q), "qd": jnp.asarray(qd)}
-        state, timestep = inner.reset(jr.key(0), start)
+        state, timestep = reset(jr.key(0), start)
         for t in range(20):
             if timestep.done:
                 break  # Here TorchRL has begun another episode.
             compared += 1
-            state, timestep = inner.step(state, jnp.asarray(row["action"][t]))
+            state, timestep = step(state, jnp.asarray(row["action"][t]))
             after = row["next"][t]
             np.testing.assert_allclose(after["observation"], timestep.obs, atol=1e-12)
             np.testing.assert_allclose(float(after["reward"]), timestep.reward)

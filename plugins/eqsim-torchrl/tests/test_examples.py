@@ -32,7 +32,7 @@ def test_random_rollout(capsys):
 
 
 def test_policy_gradient():
-    earned = load("policy_gradient").main("point_mass", 4, 8, 60)
+    earned = load("policy_gradient").main("point_mass", 4, 8, 30)
     assert earned[-1] > earned[0]
 
 
