@@ -114,6 +114,7 @@ def test_once_in_compiled_programs():
     x, subtractions = jnp.arange(64.0), []
     for keep in (lambda value: value, once):
         program = jax.jit(decide(keep)).lower(x, x).compile().as_text()
+        assert program is not None
         subtractions.append(len(re.findall(r" subtract\(", program)))
     assert subtractions[0] > 1 and subtractions[1] == 1
 
