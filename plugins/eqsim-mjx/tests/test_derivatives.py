@@ -111,5 +111,5 @@ def test_through_a_rollout():
         push = lambda state, _: (pipeline.step(robot, state, jnp.ones(1)), None)
         return eqsim.scan(push, pipeline.init(robot), length=4)[0].qd[0]
 
-    slope = jax.grad(end)(jnp.array([2.0]))
+    slope = jax.jit(jax.grad(end))(jnp.array([2.0]))
     assert jnp.allclose(slope, -4 * 0.1 * 3.0 / 2.0**2)

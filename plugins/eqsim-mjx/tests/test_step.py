@@ -232,12 +232,9 @@ def test_forces_are_those_of_generalized():
     found = {}
     for pipeline in (Mjx(), Generalized()):
         state = pipeline.init(sys, sys.joints.ref, qd)
-        # Compiled together, as both need the same solution.
-        both = lambda pipeline, *of: (
-            pipeline.contacts(*of),
-            pipeline.constraint_forces(*of),
-        )
-        contacts, force = eqx.filter_jit(both)(pipeline, sys, state, ctrl)
+        solve = eqx.filter_jit(lambda pipeline, *of: pipeline.solve(*of))
+        solved = solve(pipeline, sys, state, ctrl)
+        contacts, force = solved.contacts, solved.constraint_force
         wrench = contact_wrenches(sys, state.q, contacts)
         deepest = {}
         ends = [tuple(pair) for pair in contacts.geoms.tolist()]
