@@ -10,7 +10,8 @@ has one collider. Reading order:
 - `narrow_phase`: the table of colliders. Closed forms: `primitives`, `_boxes`. Convex
   shapes: `_convex_shapes` (support functions, with `_direction_tables` for meshes),
   `_polytope_distance`, `_round_shapes`, `_convex`; several points along faces:
-  `_features`, `_manifold`; height fields: `_terrain`.
+  `_features`, `_manifold`; height fields: `_terrain`; distance fields:
+  `_field_contacts`.
 
 Constraints, pipelines and sensors may import this package. A new pair of kinds is one line
 in `narrow_phase`.

@@ -11,7 +11,7 @@ from jax import lax
 
 from ..model import GeomKind, System
 from ..model.arrays import concatenate, put, take, take_or_zero
-from ..model.kinds import AnyKind, ShapeKind
+from ..model.kinds import AnyKind, kind_order
 from ..model.meshes import REFERENCE_SIZE
 from ..spatial import safe_sqrt, Vec3
 from ..spatial.vectors import vec3
@@ -41,7 +41,7 @@ def bounding_radius(sys: System):
         if kind is GeomKind.MESH:
             meshes = [sys.geoms.data[geom] for geom in own]
             return safe_sqrt(_largest_of_meshes(sys, meshes, lambda v: v.dot(v)))
-        other = corners if isinstance(kind, ShapeKind) else longest
+        other = longest if isinstance(kind, GeomKind) else corners
         return take(others.get(kind, other), own)
 
     parts = [radii(kind, own) for kind, own in _members(sys)]
@@ -54,7 +54,7 @@ def shape_boxes(sys: System, geoms: Sequence[int]) -> tuple[Vec3, Vec3]:
     Derivatives are zero."""
     size, parts, order = vec3(sys.geoms.size), [], []
     kinds = [sys.geoms.kinds[geom] for geom in geoms]
-    for kind in sorted(set(kinds), key=lambda kind: kind.value):
+    for kind in sorted(set(kinds), key=kind_order):
         own = [k for k, other in enumerate(kinds) if other == kind]
         order += own
         if kind is GeomKind.MESH:
@@ -128,7 +128,7 @@ def shape_extents(sys: System) -> Vec3:
 def _members(sys: System) -> list[tuple[AnyKind, list[int]]]:
     """Group shapes by kind."""
     kinds = sys.geoms.kinds
-    order = sorted(set(kinds), key=lambda kind: kind.value)
+    order = sorted(set(kinds), key=kind_order)
     return [(k, [g for g, own in enumerate(kinds) if own == k]) for k in order]
 
 

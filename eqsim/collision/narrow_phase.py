@@ -15,11 +15,12 @@ from .._primitive import are_rows_together
 from .._separate import separate
 from ..model import Collider, GeomKind, register_collider
 from ..model.kinds import AnyKind
-from ..model.pairs import collider_of
+from ..model.pairs import collider_of, register_field_collider
 from ..spatial import Mat3, Vec3
 from ._boxes import box_box, capsule_box
 from ._convex import convex_points
 from ._convex_shapes import FEW
+from ._field_contacts import field_collider, TOUCHING
 from ._manifold import capsule_cylinder_points, plane_mesh, polytope_points
 from ._terrain import terrain_collider, terrain_points
 from .points import (
@@ -116,6 +117,8 @@ _ON_TERRAIN = (_K.SPHERE, _K.CAPSULE, _K.ELLIPSOID, _K.CYLINDER, _K.BOX, _K.MESH
 BUILT_IN |= {(_K.HFIELD, kind): terrain_collider(kind) for kind in _ON_TERRAIN}
 for kinds, collider in BUILT_IN.items():
     register_collider(*kinds, collider)
+for kind in TOUCHING:
+    register_field_collider(kind, field_collider)
 
 
 # Calls of colliders on pairs that are near. Long colliders are compiled once for all robots,

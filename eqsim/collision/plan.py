@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..model import candidate_pairs, GeomKind, JointKind, System, Transmission, tree
-from ..model.kinds import AnyKind
+from ..model.kinds import AnyKind, kind_order
 from ..model.pairs import collider_of
 from ._direction_tables import TABLE_SIZE
 
@@ -274,7 +274,8 @@ def _plan(geom_kinds, room, carriers, pairs) -> ContactPlan:
     pairs = tuple(pair for pair in pairs if carriers[pair[0]] != carriers[pair[1]])
     kind = lambda pair: (geom_kinds[pair[0]], geom_kinds[pair[1]], room[pair[0]])
     groups = sorted(
-        {kind(pair) for pair in pairs}, key=lambda k: (k[0].value, k[1].value, k[2])
+        {kind(pair) for pair in pairs},
+        key=lambda k: (kind_order(k[0]), kind_order(k[1]), k[2]),
     )
     # Pairs with the world first, then by node.
     ends = lambda i: (carriers[pairs[i][0]], carriers[pairs[i][1]])

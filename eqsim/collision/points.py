@@ -14,7 +14,7 @@ from .._loops import each_row
 from ..kinematics.link_motion import Pose
 from ..model import Collider, GeomKind, HullGraph, System
 from ..model.arrays import per_row
-from ..model.kinds import AnyKind, ShapeKind
+from ..model.kinds import AnyKind
 from ..spatial import Mat3, safe_sqrt, Vec3
 from ..spatial.vectors import vec3
 from ._direction_tables import direction_tables
@@ -259,7 +259,7 @@ def half_extents(kind: AnyKind, size: Vec3) -> Vec3:
         return Vec3(size.x, size.x, size.x + size.y)
     if kind is GeomKind.CYLINDER:
         return Vec3(size.x, size.x, size.y)
-    return kind.extents(size) if isinstance(kind, ShapeKind) else size
+    return size if isinstance(kind, GeomKind) else kind.extents(size)
 
 
 def near_points(

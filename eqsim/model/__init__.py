@@ -4,7 +4,8 @@
 structure. It holds primary parameters alone; whatever follows from them is computed where it
 is used. Reading order:
 
-- `kinds`, `arrays`: enumerations; converters and static gathers of arrays.
+- `kinds`, `distance_fields`, `arrays`: enumerations; shapes given by a distance field;
+  converters and static gathers of arrays.
 - `parts`, `actuator_parameters`, `actuator_models`, `sensor_kinds`, `meshes`: the parts of a robot.
 - `_system`: `State`, `System`, and lookup by name; `_text` prints a robot.
 - `_tree`: the levels of the tree of degrees of freedom, over which recursions run.
@@ -50,6 +51,14 @@ from .actuator_parameters import (
     PIDs as PIDs,
 )
 from .changes import replace_shape as replace_shape, set_mocap as set_mocap
+from .distance_fields import (
+    AbstractDistanceField as AbstractDistanceField,
+    Bolt as Bolt,
+    Bowl as Bowl,
+    Gear as Gear,
+    Nut as Nut,
+    Torus as Torus,
+)
 from .kinds import (
     Activation as Activation,
     ActivationState as ActivationState,

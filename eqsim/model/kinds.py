@@ -9,6 +9,8 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
+from .distance_fields import AbstractDistanceField
+
 
 class JointKind(enum.Enum):
     """Kind of a joint (MJCF: `free`, `ball`, `slide`, `hinge`)."""
@@ -170,7 +172,7 @@ class ShapeKind:
     """A kind of shape in addition to those of MuJoCo, created by `register_shape`.
 
     - `name`: name in capitals, as in `GeomKind`.
-    - `value`: position in the order of a pair, after all of `GeomKind`.
+    - `value`: position in the order of a pair, after all of `GeomKind` and distance fields.
     """
 
     name: str
@@ -190,8 +192,15 @@ class ShapeKind:
         return _registered, (self.name,)
 
 
-AnyKind = GeomKind | ShapeKind
-"""A kind of shape, built-in or added by a user."""
+AnyKind = GeomKind | ShapeKind | AbstractDistanceField
+"""A kind of shape: built-in, added by a user, or a distance field."""
+
+
+def kind_order(kind: AnyKind) -> tuple[int, str]:
+    """Return a key that sorts kinds: distance fields, which have the same value, by their
+    parameters."""
+    return kind.value, "" if isinstance(kind, GeomKind) else repr(kind)
+
 
 _KINDS: dict[str, ShapeKind] = {}
 _EXTENTS: dict[str, Callable] = {}
@@ -221,8 +230,8 @@ def register_shape(name: str, extents: Callable) -> ShapeKind:
         raise ValueError(
             f"A kind of shape named {key} exists already. Choose another name."
         )
-    last = max(kind.value for kind in GeomKind)
-    _KINDS[key] = ShapeKind(key, last + 1 + len(_KINDS))
+    first = AbstractDistanceField.value + 1
+    _KINDS[key] = ShapeKind(key, first + len(_KINDS))
     _EXTENTS[key] = extents
     return _KINDS[key]
 
@@ -237,14 +246,14 @@ def _registered(name: str) -> ShapeKind:
 
 
 def require_known(kind: AnyKind, what: str) -> None:
-    """Raise `ValueError` for a kind added by a user.
+    """Raise `ValueError` for a kind added by a user, or a distance field.
 
     **Arguments:**
 
     - `what`: end of the message, for instance `"cannot be drawn"`.
     """
-    if isinstance(kind, ShapeKind):
+    if not isinstance(kind, GeomKind):
         raise ValueError(
-            f"Shapes of the registered kind {kind.name} {what}. Use `replace_shape` to "
+            f"Shapes of the kind {kind.name} {what}. Use `replace_shape` to "
             "put one of MuJoCo's kinds in its place."
         )

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._system import System
-from .kinds import AnyKind, GeomKind
+from .distance_fields import AbstractDistanceField
+from .kinds import AnyKind, GeomKind, kind_order
 
 
 # Colliders.
@@ -52,7 +53,9 @@ class Collider:
         return self.one_by_one or self.num_points is None
 
 
+_Family = AnyKind | type[AbstractDistanceField]
 _REGISTRY: dict[tuple[AnyKind, AnyKind], Collider] = {}
+_OF_FIELDS: dict[tuple[_Family, _Family], Callable[[AnyKind, AnyKind], Collider]] = {}
 _USED: set[tuple[AnyKind, AnyKind]] = set()
 
 
@@ -81,13 +84,36 @@ def register_collider(first: AnyKind, second: AnyKind, collider: Collider) -> No
     _REGISTRY[first, second] = collider
 
 
+def register_field_collider(
+    first: GeomKind | None, make: Callable[[AnyKind, AnyKind], Collider]
+) -> None:
+    """Register how a kind of shapes touches distance fields.
+
+    **Arguments:**
+
+    - `first`: the kind; None: distance fields.
+    - `make`: function of two kinds that returns their collider.
+    """
+    own = AbstractDistanceField if first is None else first
+    _OF_FIELDS[own, AbstractDistanceField] = make
+
+
+def _families(first: AnyKind, second: AnyKind) -> tuple[_Family, _Family]:
+    field = AbstractDistanceField
+    one, two = (field if isinstance(k, field) else k for k in (first, second))
+    return one, two
+
+
 def has_collider(first: AnyKind, second: AnyKind) -> bool:
     """Test if two kinds of shapes, in the order of `GeomKind`, can touch."""
-    return (first, second) in _REGISTRY
+    return (first, second) in _REGISTRY or _families(first, second) in _OF_FIELDS
 
 
 def collider_of(first: AnyKind, second: AnyKind) -> Collider:
     """Return the collider of two kinds of shapes, in the order of `GeomKind`."""
+    families = _families(first, second)
+    if (first, second) not in _REGISTRY and families in _OF_FIELDS:
+        _REGISTRY[first, second] = _OF_FIELDS[families](first, second)
     if (first, second) not in _REGISTRY:
         raise ValueError(
             f"Shapes of the kinds {first.name} and {second.name} can touch, but have no "
@@ -99,7 +125,8 @@ def collider_of(first: AnyKind, second: AnyKind) -> Collider:
 
 
 def touching_kinds() -> tuple[tuple[GeomKind, GeomKind], ...]:
-    """Return all pairs of built-in kinds that can touch, in the order of `GeomKind`."""
+    """Return all pairs of built-in kinds that can touch, in the order of `GeomKind`, without
+    distance fields."""
     return tuple(
         (one, two)
         for one, two in _sorted_pairs()
@@ -107,8 +134,14 @@ def touching_kinds() -> tuple[tuple[GeomKind, GeomKind], ...]:
     )
 
 
+def touching_values() -> frozenset[tuple[int, int]]:
+    """Return the values of all kinds that can touch."""
+    pairs = [*_REGISTRY, *_OF_FIELDS]
+    return frozenset((one.value, two.value) for one, two in pairs)
+
+
 def _sorted_pairs() -> list[tuple[AnyKind, AnyKind]]:
-    return sorted(_REGISTRY, key=lambda pair: tuple(kind.value for kind in pair))
+    return sorted(_REGISTRY, key=lambda pair: tuple(map(kind_order, pair)))
 
 
 def measured_kinds() -> tuple[tuple[AnyKind, AnyKind], ...]:

@@ -1,11 +1,18 @@
-"""Reading of bodies, joints, geoms with colors, contact pairs, meshes and height fields."""
+"""Reading of bodies, joints, geoms with colors, distance fields, contact pairs, meshes and
+height fields."""
 
 import copy
+import dataclasses
+import functools as ft
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...model import (
+    AbstractDistanceField,
+    Bolt,
+    Bowl,
+    Gear,
     GeomKind,
     Geoms,
     HeightFields,
@@ -15,10 +22,14 @@ from ...model import (
     Links,
     Meshes,
     MeshSurfaces,
+    Nut,
     Pairs,
+    Torus,
 )
+from ...model.kinds import AnyKind
 from ...model.meshes import reference_vertices
 from ...model.pairs import CollisionRules, kinds_of_pairs, KindsOfPairs, select_pairs
+from ...spatial import Vec3
 from ._table import as_tuple, read_fields
 from .mujoco_names import element_names, engine, Flags, kind_names, link_names
 
@@ -175,10 +186,16 @@ def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
         fields["gap"] = None
     # MuJoCo computes the size of height fields.
     fields["size"][kinds == GeomKind.HFIELD.value] = 0.0
+    # Other kept shapes are used as ellipsoids for fluid forces.
+    own: list[AnyKind] = [
+        _KEPT.get(kind, GeomKind.ELLIPSOID) for kind in kinds.tolist()
+    ]
+    for geom in np.flatnonzero(is_field(model, contacts)).tolist():
+        place = int(contacts.places[geom])
+        own[place], fields["size"][place] = read_field(model, geom)
     return Geoms(
         names=tuple(names[geom] for geom in keep.tolist()),
-        # Other kept shapes are used as ellipsoids for fluid forces.
-        kinds=tuple(_KEPT.get(kind, GeomKind.ELLIPSOID) for kind in kinds.tolist()),
+        kinds=tuple(own),
         links=as_tuple(model.geom_bodyid[keep] - 1),
         fluid=as_tuple(contacts.fluid[keep]),
         fluid_coefficients=model.geom_fluid[keep, 1:6],
@@ -187,6 +204,70 @@ def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
         groups=groups if any(groups) else (),
         **fields,
     )
+
+
+_PLUGINS: dict[str, tuple[float, ...]] = {
+    "mujoco.sdf.bolt": (0.26,),
+    "mujoco.sdf.bowl": (0.4, 1.0, 0.02),
+    "mujoco.sdf.gear": (0.0, 2.8, 25.0, 0.2, -1.0),
+    "mujoco.sdf.nut": (0.26,),
+    "mujoco.sdf.torus": (0.35, 0.15),
+}
+"""MuJoCo's plugins of distance fields, and defaults of their attributes, in order."""
+_FIELDS: dict[str, type[AbstractDistanceField]] = {
+    "mujoco.sdf.bolt": Bolt,
+    "mujoco.sdf.bowl": Bowl,
+    "mujoco.sdf.nut": Nut,
+    "mujoco.sdf.torus": Torus,
+}
+
+
+@ft.lru_cache(maxsize=1)
+def _plugin_slots() -> dict[int, str]:
+    """Return the names of the plugins by their numbers in a `mujoco.MjModel`, which depend
+    on what has been loaded into the process."""
+    text = (
+        '<mujoco><extension><plugin plugin="{}"><instance name="i"/></plugin></extension>'
+        "</mujoco>"
+    )
+    load = engine().MjModel.from_xml_string
+    return {int(load(text.format(name)).plugin[0]): name for name in _PLUGINS}
+
+
+def is_field(model: Any, contacts: Contacts) -> np.ndarray:
+    """Return true for geoms that become distance fields, `(ngeom,)`: others touch nothing, or
+    are unknown."""
+    marks = contacts.touching & (model.geom_type == AbstractDistanceField.value)
+    marks &= model.geom_plugin >= 0
+    for geom in np.flatnonzero(marks).tolist():
+        plugin = model.plugin[model.geom_plugin[geom]]
+        marks[geom] = int(plugin) in _plugin_slots()
+    return marks
+
+
+def read_field(
+    model: Any, geom: int
+) -> tuple[AbstractDistanceField, tuple[float, float, float]]:
+    """Convert a geom of a `mujoco.MjModel` with a known plugin: its kind and its sizes."""
+    plugin = int(model.geom_plugin[geom])
+    name = _plugin_slots()[int(model.plugin[plugin])]
+    defaults, start = _PLUGINS[name], int(model.plugin_attradr[plugin])
+    words = bytes(model.plugin_attr[start:]).split(b"\0")
+    given = zip(words, defaults)  # More words belong to other plugins.
+    numbers = [float(word) if word.strip() else default for word, default in given]
+    counts = int(model.opt.sdf_initpoints), int(model.opt.sdf_iterations)
+    if name == "mujoco.sdf.gear":
+        phase, diameter, teeth, thickness, hole = numbers
+        field = Gear(*counts, teeth=teeth, phase=phase)
+        hole = hole if hole >= 0.0 else (0.72 - 2.4 / teeth) * diameter
+        numbers = [diameter, thickness, hole]
+    else:
+        field = _FIELDS[name](*counts)
+    size = tuple([*numbers, 0.0, 0.0][:3])
+    # The descent starts in the box about MuJoCo's mesh of the shape.
+    half = np.array([*field.extents(Vec3(*size))] * 2)
+    box = as_tuple(model.geom_aabb[geom] / half)
+    return dataclasses.replace(field, box=box), size
 
 
 def used_data(model: Any, contacts: Contacts, kind: GeomKind) -> list[int]:

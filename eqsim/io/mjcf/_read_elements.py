@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...model import (
+    AbstractDistanceField,
     ContactData,
     ContactReduction,
     Equalities,
@@ -184,6 +185,7 @@ def read_sensors(model: Any, contacts: Contacts) -> Sensors:
     kinds = [sensor.kind for sensor in chosen]
     cutoff = model.sensor_cutoff[kept]
     parameters = model.sensor_intprm[kept].tolist()
+    seen = visible(model) & (model.geom_type != AbstractDistanceField.value)
 
     def of(kind: SensorKind) -> list[list[int]]:
         return [x if own is kind else [0, 0, 0] for x, own in zip(parameters, kinds)]
@@ -200,7 +202,7 @@ def read_sensors(model: Any, contacts: Contacts) -> Sensors:
         contact_reductions=tuple(reductions[number] for _, number, *_ in contact),
         contact_slots=tuple(slots for _, _, slots, *_ in contact),
         ray_data=tuple(_members(RayData, mask) for mask, *_ in rays),
-        ray_geoms=as_tuple(np.flatnonzero(visible(model)[contacts.kept]))
+        ray_geoms=as_tuple(np.flatnonzero(seen[contacts.kept]))
         if SensorKind.RANGEFINDER in kinds
         else (),
         cutoff=cutoff,
@@ -257,8 +259,7 @@ def _problem(
 
 
 def hidden_shapes(model: Any, contacts: Contacts) -> np.ndarray:
-    """Return true for geoms that rays of rangefinders would hit, but that are not part of the
-    system."""
+    """Return true for geoms that rays of rangefinders would hit in MuJoCo, but not here."""
     reasons = problems(model, contacts)
     sites = [
         sensor.ends[0][1]
@@ -270,7 +271,8 @@ def hidden_shapes(model: Any, contacts: Contacts) -> np.ndarray:
     seen = np.full(model.ngeom, len(bodies) > 1)
     if len(bodies) == 1:
         seen = model.geom_bodyid != bodies[0]
-    return visible(model) & (contacts.places < 0) & seen
+    is_field = model.geom_type == AbstractDistanceField.value
+    return visible(model) & ((contacts.places < 0) | is_field) & seen
 
 
 def visible(model: Any) -> np.ndarray:

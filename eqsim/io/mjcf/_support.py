@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._errors import listed
-from ...model import GeomKind, Integrator
-from ...model.pairs import touching_kinds
+from ...model import AbstractDistanceField, GeomKind, Integrator
+from ...model.pairs import touching_values
 from ._read_actuators import (
     idle_actuators,
     ignores_delay,
     pid_plugin_problem,
     pid_plugins,
 )
-from ._read_bodies import Contacts, overrides
+from ._read_bodies import Contacts, is_field, overrides
 from ._read_elements import hidden_shapes, problems, simulated_equalities
 from ._table import attribute_list
 from .mujoco_names import described, engine, Flags, kind_names
@@ -166,7 +166,7 @@ def _laws(m: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _other_shapes(m: Any, flags: Flags, contacts: Contacts) -> list[str]:
     """Describe pairs of kinds of shapes that have no collider."""
-    supported = {(a.value, b.value) for a, b in touching_kinds()}
+    supported = touching_values()
     others = [each for each in contacts.kinds if each.kinds not in supported]
     names = described(m, "geom") if others else ()
     texts = []
@@ -177,6 +177,12 @@ def _other_shapes(m: Any, flags: Flags, contacts: Contacts) -> list[str]:
         example = f"for instance {names[one]} with {names[two]}"
         texts.append(f"{shapes} ({pairs}, {example})")
     return texts
+
+
+def _other_fields(m: Any, flags: Flags, contacts: Contacts) -> np.ndarray:
+    """Find distance fields of meshes and of unknown plugins that can touch something."""
+    fields = m.geom_type == AbstractDistanceField.value
+    return fields & contacts.touching & ~is_field(m, contacts)
 
 
 def _mixed_solrefs(m: Any, flags: Flags, contacts: Contacts) -> list[str]:
@@ -381,7 +387,7 @@ _NO_EFFECT: dict[str, tuple] = {
         _other_sensors,
     ),
     "shape that rays of rangefinders pass through": (
-        "a distance field is not part of the system.",
+        "rays pass through distance fields.",
         "geom",
         lambda m, flags, contacts: hidden_shapes(m, contacts),
     ),
@@ -488,10 +494,16 @@ _REFUSED: dict[str, tuple] = {
         "body",
         lambda m, flags, contacts: m.body_plugin >= 0,
     ),
-    "plugin of geom": (
-        "replace the signed distance field by other shapes.",
+    "distance field of geom": (
+        "use one of MuJoCo's plugins `mujoco.sdf.bolt`, `bowl`, `gear`, `nut` and `torus`, or "
+        "another shape, which `replace_shape` can replace by an `AbstractDistanceField`.",
         "geom",
-        lambda m, flags, contacts: m.geom_plugin >= 0,
+        _other_fields,
+    ),
+    "fluid forces on distance field": (
+        "remove `fluidshape`.",
+        "geom",
+        lambda m, flags, contacts: is_field(m, contacts) & contacts.fluid,
     ),
     "integrator": ("set it to implicitfast.", "", _other_integrators),
     "flag": (_DEFAULT, "", _other_flags),

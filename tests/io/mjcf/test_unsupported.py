@@ -283,13 +283,11 @@ def test_elements_without_names_are_named_by_their_bodies(monkeypatch):
 PLUGINS = {
     "geom": (
         {
-            "extension": '<extension><plugin plugin="mujoco.sdf.torus">'
-            '<instance name="i"/></plugin></extension>',
-            "more": '<asset><mesh name="torus"><plugin instance="i"/></mesh></asset>',
-            "world": '<body pos="0 9 1"><joint/><geom name="ring" type="sdf" mesh="torus">'
-            '<plugin instance="i"/></geom></body>',
+            "more": '<asset><mesh name="solid" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>',
+            "world": '<body pos="0 9 1"><joint/><geom name="ring" type="sdf" mesh="solid"/>'
+            "</body>",
         },
-        'plugin of geom "ring":',
+        'distance field of geom "ring": use one of MuJoCo\'s plugins',
     ),
 }
 TOUCH_GRID = {
@@ -298,6 +296,33 @@ TOUCH_GRID = {
     'objtype="site" objname="site"><config key="size" value="2 2"/>'
     '<config key="fov" value="10 10"/><config key="gamma" value="0"/>'
     '<config key="nchannel" value="1"/></plugin></sensor>',
+}
+RING = {
+    "extension": '<extension><plugin plugin="mujoco.sdf.torus">'
+    '<instance name="i"/></plugin></extension>',
+    "more": '<asset><mesh name="torus"><plugin instance="i"/></mesh>'
+    '<mesh name="solid" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>',
+}
+RING_GEOM = '<geom name="ring" type="sdf" mesh="torus" {}><plugin instance="i"/></geom>'
+REFUSED |= {
+    "mesh and distance field": (
+        RING
+        | {
+            "world": f'<body pos="0 9 1"><joint/>{RING_GEOM.format("")}</body>'
+            '<geom name="solid" type="mesh" mesh="solid"/>'
+        },
+        "contact between shapes mesh with sdf",
+    ),
+    "fluid": (
+        RING
+        | {
+            "option": 'density="1"',
+            "world": '<body pos="0 9 1"><joint/>'
+            + RING_GEOM.format('fluidshape="ellipsoid"')
+            + "</body>",
+        },
+        'fluid forces on distance field "ring":',
+    ),
 }
 REFUSED |= {f"{kind} plugin": case for kind, case in PLUGINS.items()}
 
