@@ -327,8 +327,9 @@ def field_points(
     columns = _halton(starts).T
     rows = Vec3(*(jnp.asarray(x, place.x.dtype) for x in columns))
     found = each_row(visit, rows)
-    valid = found.valid & meet & ~_repeated(lax.stop_gradient(found))
-    pos, normal = two.pose.point(found.point), two.pose.rot @ found.normal
+    valid = found.valid & meet[None] & ~_repeated(lax.stop_gradient(found))
+    pose = jtu.tree_map(lambda x: x[None], two.pose)
+    pos, normal = pose.point(found.point), pose.rot @ found.normal
     points = Point(found.dist, pos, normal, None, valid)
     return [jtu.tree_map(lambda x, k=k: x[k], points) for k in range(starts)]
 
