@@ -83,7 +83,8 @@ def replace_shape(
     **Arguments:**
 
     - `geom`: name of the shape.
-    - `kind`: kind of the new shape, neither mesh nor height field.
+    - `kind`: kind of the new shape, neither mesh nor height field, such as
+        `GeomKind.BOX` or `Torus()`.
     - `size`: up to three sizes, see `Geoms`.
 
     **Raises:** `ValueError` if the shape does not exist, or the kind needs data.

@@ -200,7 +200,8 @@ class Geoms(eqx.Module):
     - `pos`, `quat`: frame in the link, m and unit quaternion.
     - `size`: radius (sphere); radius and half length (capsule, cylinder, along z);
         semiaxes (ellipsoid); half sizes (box; for a mesh, those of its box, used only
-        for fluid forces). Not used for height fields and planes; planes are infinite
+        for fluid forces); of distance fields, see their classes, such as `Torus`. Not used
+        for height fields and planes; planes are infinite
         with normal z.
     - `friction`: sliding, torsional and rolling friction coefficients.
     - `solref`, `solimp`, `solmix`: softness of contacts, and weight of the softness

@@ -21,7 +21,7 @@ from ..model import (
     Pairs,
     System,
 )
-from ..model.kinds import ShapeKind
+from ..model.kinds import AnyKind
 from ..model.meshes import reference_vertices
 from ..model.pairs import touching_kinds
 
@@ -268,7 +268,7 @@ def _ranges(
 
 # Bit 1: touches the ground. Bit 2: spheres and capsules. Bit 4: cylinders with
 # capsules. Higher bits: see `collision_masks`.
-_MASKS: dict[GeomKind | ShapeKind, tuple[int, int]] = {
+_MASKS: dict[AnyKind, tuple[int, int]] = {
     GeomKind.PLANE: (1, 0),
     GeomKind.SPHERE: (2, 3),
     GeomKind.CAPSULE: (2, 7),
@@ -280,7 +280,7 @@ _MASKS: dict[GeomKind | ShapeKind, tuple[int, int]] = {
 _DRAWN = (GeomKind.SPHERE, GeomKind.CAPSULE, GeomKind.CYLINDER, GeomKind.BOX)
 
 
-def collision_masks(kind: GeomKind | ShapeKind, wide: bool) -> tuple[int, int]:
+def collision_masks(kind: AnyKind, wide: bool) -> tuple[int, int]:
     """Return `contype` and `conaffinity`; shapes that are `wide` touch all kinds with a
     collider."""
     bit = lambda kind: 8 << kind.value

@@ -10,9 +10,12 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
+from detection import points_of
 from helpers import check_gradients
 
 import eqsim
+from eqsim._batching import batch_last
+from eqsim._primitive import rows_together
 from eqsim.collision import Shape
 from eqsim.io import write_mjcf
 from eqsim.kinematics.link_motion import Pose
@@ -321,3 +324,32 @@ def test_errors(word, call):
     sys = eqsim.load_mjcf(model('type="sphere" size=".3"', "torus"))
     with pytest.raises(ValueError, match=word):
         call(sys)
+
+
+def _dist_and_valid(sys, q):
+    dist, _, _, valid, *_ = points_of(sys, q)
+    return dist, valid
+
+
+@pytest.mark.slow
+def test_rows_together(monkeypatch):
+    """Without kernels, one pair after another and all together, as on a GPU, have equal
+    results and derivatives."""
+    monkeypatch.setenv("EQSIM_KERNELS", "off")
+    sys = eqsim.load_mjcf(
+        model("ring", "torus", 3, 2, 'pos=".3 .1 .05" euler="20 30 9"')
+    )
+    q = eqsim.Generalized().init(sys).q
+    q = jnp.stack([q.at[0].add(x) for x in (0.0, 0.02, 0.04)])
+
+    def depth(q):
+        dist, *_, valid = batch_last(_dist_and_valid)(sys, q)
+        return jnp.sum(jnp.where(valid, dist, 0.0) ** 2)
+
+    found = []
+    for together in (False, True):
+        with rows_together(together):
+            found.append(jax.jit(lambda q: jax.vmap(jax.value_and_grad(depth))(q))(q))
+    for one, two in zip(*found, strict=True):
+        assert jnp.allclose(one, two, rtol=1e-9, atol=1e-10)
+    assert jnp.all(jnp.any(found[0][1] != 0, axis=1))

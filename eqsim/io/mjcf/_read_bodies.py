@@ -263,11 +263,11 @@ def read_field(
         numbers = [diameter, thickness, hole]
     else:
         field = _FIELDS[name](*counts)
-    size = tuple([*numbers, 0.0, 0.0][:3])
+    x, y, z, *_ = *numbers, 0.0, 0.0
     # The descent starts in the box about MuJoCo's mesh of the shape.
-    half = np.array([*field.extents(Vec3(*size))] * 2)
+    half = np.array([*field.extents(Vec3(x, y, z))] * 2)
     box = as_tuple(model.geom_aabb[geom] / half)
-    return dataclasses.replace(field, box=box), size
+    return dataclasses.replace(field, box=box), (x, y, z)
 
 
 def used_data(model: Any, contacts: Contacts, kind: GeomKind) -> list[int]:

@@ -278,10 +278,12 @@ _SUPPORTED: dict[str, str] = {
     "mocap body": "its pose is an input; see `set_mocap` and `System.links`.",
     "contact": (
         "plane, sphere, capsule, ellipsoid, cylinder, box, mesh (its convex hull) with each "
-        f"other; `pair`, `exclude`; {attribute_list('geom', 'pair')}; pyramidal and "
-        "elliptic cone, `impratio`, noslip solver. Exception: where the face of a cylinder "
-        "touches another face, MuJoCo keeps four of up to 16 corners; rounding chooses "
-        "between equally good ones."
+        "other; the plugins `mujoco.sdf.bolt`, `bowl`, `gear`, `nut` and `torus` with each "
+        "other and all of them but meshes, `sdf_iterations`, `sdf_initpoints`; `pair`, "
+        f"`exclude`; {attribute_list('geom', 'pair')}; pyramidal and elliptic cone, "
+        "`impratio`, noslip solver. Exceptions: where the face of a cylinder touches another "
+        "face, MuJoCo keeps four of up to 16 corners; rounding chooses between equally good "
+        "ones. Where a distance field touches a plane, MuJoCo uses a mesh of the field."
     ),
     "actuator": (
         "all elements, on joints, tendons, sites (with `refsite`), slider-cranks and bodies "
