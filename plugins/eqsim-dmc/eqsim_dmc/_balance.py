@@ -49,7 +49,7 @@ class Pendulum(AbstractEndlessTask):
         `dm_control.suite.pendulum`.
     """
 
-    sys: System = of_file("pendulum.xml")
+    sys: System = eqx.field(converter=of_file("pendulum.xml"), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=1)
     cosine: Float[Array, ""] = number(math.cos(math.radians(8.0)))
@@ -101,7 +101,7 @@ class Acrobot(AbstractEndlessTask):
         control*, 2002. `dm_control.suite.acrobot`.
     """
 
-    sys: System = of_file("acrobot.xml")
+    sys: System = eqx.field(converter=of_file("acrobot.xml"), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=1)
     sparse: bool = eqx.field(static=True, default=False)
@@ -164,7 +164,7 @@ class Cartpole(AbstractEndlessTask):
         learning control problems*, 1983. `dm_control.suite.cartpole`.
     """
 
-    sys: System = of_file("cartpole.xml")
+    sys: System = eqx.field(converter=of_file("cartpole.xml"), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=1)
     swing_up: bool = eqx.field(static=True, default=True)
@@ -291,7 +291,7 @@ class Lqr(AbstractSuiteTask):
         `dm_control.suite.lqr`.
     """
 
-    sys: System = of_model(lqr_model)
+    sys: System = eqx.field(converter=of_model(lqr_model), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=1)
     control_cost: Float[Array, ""] = number(0.1)

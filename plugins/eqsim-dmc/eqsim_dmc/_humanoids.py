@@ -56,7 +56,7 @@ class Humanoid(AbstractEndlessTask):
         online trajectory optimization*, 2012. `dm_control.suite.humanoid`.
     """
 
-    sys: System = of_file("humanoid.xml")
+    sys: System = eqx.field(converter=of_file("humanoid.xml"), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=5)
     speed: Float[Array, ""] | None = number(None)
@@ -178,7 +178,7 @@ class HumanoidCMU(AbstractEndlessTask):
         `dm_control.suite.humanoid_CMU`.
     """
 
-    sys: System = of_file("humanoid_CMU.xml")
+    sys: System = eqx.field(converter=of_file("humanoid_CMU.xml"), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=10)
     speed: Float[Array, ""] | None = number(None)

@@ -169,7 +169,7 @@ class Manipulator(AbstractEndlessTask):
         Tassa et al., *DeepMind Control Suite*, 2018. `dm_control.suite.manipulator`.
     """
 
-    sys: System = of_model(manipulator_model)
+    sys: System = eqx.field(converter=of_model(manipulator_model), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=10)
     fully_observable: bool = eqx.field(static=True, default=True)
@@ -339,7 +339,7 @@ class Stacker(AbstractEndlessTask):
         Tassa et al., *DeepMind Control Suite*, 2018. `dm_control.suite.stacker`.
     """
 
-    sys: System = of_model(stacker_model)
+    sys: System = eqx.field(converter=of_model(stacker_model), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=10)
     fully_observable: bool = eqx.field(static=True, default=True)

@@ -101,13 +101,13 @@ def number(default: Any) -> Any:
     return eqx.field(converter=as_array, default=default)
 
 
-def of_model(make: Callable[[], System]) -> Any:
-    """Return a field for a robot, by default the result of a function."""
-    return eqx.field(converter=lambda sys: make() if sys is None else sys, default=None)
+def of_model(make: Callable[[], System]) -> Callable[[System | None], System]:
+    """Return a converter of None to the result of a function."""
+    return lambda sys: make() if sys is None else sys
 
 
-def of_file(name: str) -> Any:
-    """Return a field for a robot, by default that of a model file of the suite."""
+def of_file(name: str) -> Callable[[System | None], System]:
+    """Return a converter of None to the robot of a model file of the suite."""
     return of_model(lambda: suite_model(name))
 
 

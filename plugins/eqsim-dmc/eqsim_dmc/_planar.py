@@ -48,7 +48,7 @@ class Cheetah(AbstractEndlessTask):
         `dm_control.suite.cheetah`.
     """
 
-    sys: System = of_file("cheetah.xml")
+    sys: System = eqx.field(converter=of_file("cheetah.xml"), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=1)
     speed: Float[Array, ""] = number(10.0)
@@ -115,7 +115,7 @@ class Hopper(AbstractEndlessTask):
         `dm_control.suite.hopper`.
     """
 
-    sys: System = of_file("hopper.xml")
+    sys: System = eqx.field(converter=of_file("hopper.xml"), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=4)
     speed: Float[Array, ""] | None = number(None)
@@ -185,7 +185,7 @@ class Walker(AbstractEndlessTask):
         `dm_control.suite.walker`.
     """
 
-    sys: System = of_file("walker.xml")
+    sys: System = eqx.field(converter=of_file("walker.xml"), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=10)
     speed: Float[Array, ""] | None = number(None)

@@ -143,7 +143,7 @@ class Quadruped(AbstractEndlessTask):
         `dm_control.suite.quadruped`.
     """
 
-    sys: System = of_model(quadruped_model)
+    sys: System = eqx.field(converter=of_model(quadruped_model), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=4)
     speed: Float[Array, ""] = number(0.5)
@@ -196,7 +196,9 @@ class QuadrupedFetch(AbstractEndlessTask):
         `dm_control.suite.quadruped`.
     """
 
-    sys: System = of_model(lambda: quadruped_model(ball=True))
+    sys: System = eqx.field(
+        converter=of_model(lambda: quadruped_model(ball=True)), default=None
+    )
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=4)
 
@@ -307,7 +309,9 @@ class QuadrupedEscape(AbstractEndlessTask):
         `dm_control.suite.quadruped`.
     """
 
-    sys: System = of_model(lambda: quadruped_model(40.0, terrain=True))
+    sys: System = eqx.field(
+        converter=of_model(lambda: quadruped_model(40.0, terrain=True)), default=None
+    )
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=4)
 

@@ -76,7 +76,7 @@ class Swimmer(AbstractEndlessTask):
         control*, 2002. `dm_control.suite.swimmer`.
     """
 
-    sys: System = of_model(swimmer_model)
+    sys: System = eqx.field(converter=of_model(swimmer_model), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=15)
 
@@ -175,7 +175,7 @@ class Fish(AbstractEndlessTask):
         Tassa et al., *DeepMind Control Suite*, 2018. `dm_control.suite.fish`.
     """
 
-    sys: System = of_file("fish.xml")
+    sys: System = eqx.field(converter=of_file("fish.xml"), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=10)
     swim: bool = eqx.field(static=True, default=False)

@@ -65,7 +65,9 @@ class PointMass(AbstractEndlessTask):
         `dm_control.suite.point_mass`.
     """
 
-    sys: System = of_model(lambda: point_mass_model(limited=True))
+    sys: System = eqx.field(
+        converter=of_model(lambda: point_mass_model(limited=True)), default=None
+    )
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=1)
 
@@ -217,7 +219,7 @@ class Reacher(AbstractEndlessTask):
         `dm_control.suite.reacher`.
     """
 
-    sys: System = of_file("reacher.xml")
+    sys: System = eqx.field(converter=of_file("reacher.xml"), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=1)
 
@@ -293,7 +295,7 @@ class BallInCup(AbstractEndlessTask):
         Tassa et al., *DeepMind Control Suite*, 2018. `dm_control.suite.ball_in_cup`.
     """
 
-    sys: System = of_file("ball_in_cup.xml")
+    sys: System = eqx.field(converter=of_file("ball_in_cup.xml"), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=10)
 
@@ -369,7 +371,10 @@ class Finger(AbstractEndlessTask):
         Tassa et al., *DeepMind Control Suite*, 2018. `dm_control.suite.finger`.
     """
 
-    sys: System = of_model(lambda: edited_model(_edit_finger, "finger.xml"))
+    sys: System = eqx.field(
+        converter=of_model(lambda: edited_model(_edit_finger, "finger.xml")),
+        default=None,
+    )
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=2)
     speed: Float[Array, ""] | None = number(None)

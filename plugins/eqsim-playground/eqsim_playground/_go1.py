@@ -121,7 +121,7 @@ class Go1Joystick(AbstractJoystick):
     """
 
     about: ClassVar[LeggedRobot] = GO1
-    sys: System = of_model(go1_model)
+    sys: System = eqx.field(converter=of_model(go1_model), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=5)
     privileged: bool = eqx.field(static=True, default=False)
@@ -365,7 +365,9 @@ class Go1Getup(AbstractGo1Pose):
     """
 
     about: ClassVar[LeggedRobot] = GETUP
-    sys: System = of_model(lambda: legged_model(GETUP))
+    sys: System = eqx.field(
+        converter=of_model(lambda: legged_model(GETUP)), default=None
+    )
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=5)
     settle_steps: int = eqx.field(static=True, default=125)
@@ -498,7 +500,9 @@ class Go1Stand(AbstractGo1Pose):
     """
 
     about: ClassVar[LeggedRobot] = STAND
-    sys: System = of_model(lambda: legged_model(STAND))
+    sys: System = eqx.field(
+        converter=of_model(lambda: legged_model(STAND)), default=None
+    )
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=5)
     privileged: bool = eqx.field(static=True, default=False)

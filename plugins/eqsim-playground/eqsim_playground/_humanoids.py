@@ -220,7 +220,7 @@ class G1Joystick(AbstractHumanoid):
     """
 
     about: ClassVar[LeggedRobot] = G1
-    sys: System = of_model(lambda: legged_model(G1))
+    sys: System = eqx.field(converter=of_model(lambda: legged_model(G1)), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=10)
     privileged: bool = eqx.field(static=True, default=False)
@@ -296,7 +296,7 @@ class T1Joystick(AbstractHumanoid):
     """
 
     about: ClassVar[LeggedRobot] = T1
-    sys: System = of_model(lambda: legged_model(T1))
+    sys: System = eqx.field(converter=of_model(lambda: legged_model(T1)), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=10)
     privileged: bool = eqx.field(static=True, default=False)
@@ -366,7 +366,9 @@ class BerkeleyHumanoidJoystick(AbstractHumanoid):
     """
 
     about: ClassVar[LeggedRobot] = BERKELEY
-    sys: System = of_model(lambda: legged_model(BERKELEY))
+    sys: System = eqx.field(
+        converter=of_model(lambda: legged_model(BERKELEY)), default=None
+    )
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=10)
     privileged: bool = eqx.field(static=True, default=False)

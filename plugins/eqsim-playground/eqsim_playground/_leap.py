@@ -235,7 +235,7 @@ class LeapRotateZ(AbstractPlaygroundTask):
         Zakka et al., *MuJoCo Playground*, 2025. `LeapCubeRotateZAxis`.
     """
 
-    sys: System = of_model(leap_model_without_goal)
+    sys: System = eqx.field(converter=of_model(leap_model_without_goal), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=5)
     privileged: bool = eqx.field(static=True, default=False)
@@ -417,7 +417,7 @@ class LeapReorient(AbstractPlaygroundTask):
         Zakka et al., *MuJoCo Playground*, 2025. `LeapCubeReorient`.
     """
 
-    sys: System = of_model(leap_model)
+    sys: System = eqx.field(converter=of_model(leap_model), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=5)
     privileged: bool = eqx.field(static=True, default=False)

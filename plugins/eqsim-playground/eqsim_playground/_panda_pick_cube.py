@@ -126,7 +126,7 @@ class PandaPickCube(AbstractPlaygroundTask):
         Zakka et al., *MuJoCo Playground*, 2025. `PandaPickCube`.
     """
 
-    sys: System = of_model(panda_model)
+    sys: System = eqx.field(converter=of_model(panda_model), default=None)
     pipeline: AbstractPipeline = eqx.field(converter=physics, default=None)
     frame_skip: int = eqx.field(static=True, default=4)
     sample_orientation: bool = eqx.field(static=True, default=False)

@@ -244,6 +244,6 @@ def index(names: tuple[str, ...], name: str, kind: str) -> int:
     return names.index(name)
 
 
-def of_model(make: Callable[[], System]) -> Any:
-    """Return a field for a robot, by default the result of a function."""
-    return eqx.field(converter=lambda sys: make() if sys is None else sys, default=None)
+def of_model(make: Callable[[], System]) -> Callable[[System | None], System]:
+    """Return a converter of None to the result of a function."""
+    return lambda sys: make() if sys is None else sys
