@@ -54,7 +54,6 @@ class Robot(NamedTuple):
         are kept, and `Solved.converged` is false where there are more.
     - `speed`: factor of the velocities that tasks command by default.
     - `weights`: weights of reward terms that differ from those of other robots, 1/s.
-    - `rough_weights`: the same on rough terrain, beside `weights`.
     """
 
     name: str
@@ -75,7 +74,6 @@ class Robot(NamedTuple):
     terrain_contacts: int = 8
     speed: float = 1.0
     weights: Mapping[str, float] = MappingProxyType({})
-    rough_weights: Mapping[str, float] = MappingProxyType({})
 
 
 _ABDUCTION = {"hip": 1.0, "HAA": 1.0, "hx": 1.0, "abduction": 1.0, "": 0.3}
@@ -93,8 +91,6 @@ GO1 = Robot(
     damping=0.5,
     pose_weights=_ABDUCTION,
     terrain_contacts=1,
-    # With one contact, feet slide up risers to which they stick in MuJoCo C.
-    rough_weights={"stumble": -2.0},
 )
 GO2 = GO1._replace(
     name="go2",

@@ -54,7 +54,7 @@ def rough_velocity(
 
     Commands are mostly straight ahead, -0.5 to 1 m/s times the speed of the robot, and last
     10 s on average. The weights of `fallen`, `tilt` and `vertical_velocity` are -100, -1 and
-    -0.5, unless `Robot.rough_weights` has others. The level rises where a robot walks 0.45 of a
+    -0.5, also if the description has others. The level rises where a robot walks 0.45 of a
     patch from its start in an episode, and falls below 0.3 of the commanded distance.
 
     **Arguments:**
@@ -72,7 +72,7 @@ def rough_velocity(
         standing=0.05,
         mean_time=10.0,
     )
-    weights = {**WEIGHTS, **robot.weights, **_ROUGH, **robot.rough_weights}
+    weights = {**WEIGHTS, **robot.weights, **_ROUGH}
     given = {
         "observation": PARTS,
         "commands": ahead.scaled(robot.speed),
