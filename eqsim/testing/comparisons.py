@@ -302,23 +302,27 @@ def require_precision(shapes: Callable[[Any], dict[str, Any]]) -> None:
     - `shapes`: function of a precision that returns shapes of results by name.
     """
     for x64, dtype in ((False, "float32"), (True, "float32"), (True, "float64")):
+        # Types are read within the context: without x64, JAX reads float64 as float32.
         with jax.enable_x64(x64):
-            found = shapes(dtype)
-        for name, tree in found.items():
-            for path, leaf in jtu.tree_leaves_with_path(tree):
-                is_array = eqx.is_array_like(leaf) or isinstance(
-                    leaf, jax.ShapeDtypeStruct
-                )
-                if not is_array or not jnp.issubdtype(
-                    jnp.result_type(leaf), jnp.inexact
-                ):
-                    continue
-                if jnp.result_type(leaf) != dtype:
-                    raise AssertionError(
-                        f"`{name}`: {jtu.keystr(path)} is {jnp.result_type(leaf)} for a "
-                        f"robot in {dtype}, {'with' if x64 else 'without'} "
-                        "`jax_enable_x64`"
-                    )
+            found = _float_types(shapes(dtype))
+        for where, got in found.items():
+            require(
+                got == dtype,
+                f"{where} is {got} for a robot in {dtype}, "
+                f"{'with' if x64 else 'without'} `jax_enable_x64`",
+            )
+
+
+def _float_types(trees: dict[str, Any]) -> dict[str, Any]:
+    """Return types of floating-point arrays and of shapes of them, by name and path."""
+    out = {}
+    for name, tree in trees.items():
+        for path, leaf in jtu.tree_leaves_with_path(tree):
+            if eqx.is_array_like(leaf) or isinstance(leaf, jax.ShapeDtypeStruct):
+                dtype = jnp.result_type(leaf)
+                if jnp.issubdtype(dtype, jnp.inexact):
+                    out[f"`{name}`: {jtu.keystr(path)}"] = dtype
+    return out
 
 
 def row_of(batch: Any, k: int) -> Any:

@@ -48,7 +48,7 @@ def written(tmp_path, capsys, monkeypatch):
         )
         names.append(module)
         KINDS[kind].refresh()
-        return KINDS[kind].get(module)
+        return folder, KINDS[kind].get(module)
 
     yield write
     monkeypatch.undo()
@@ -116,7 +116,7 @@ def test_refused_names(capsys, tmp_path):
 
 def test_env(written):
     """It is found by name, and its derivatives are those of a pendulum that falls."""
-    cls = written("my-arm", "env")
+    _, cls = written("my-arm", "env")
     env = eqsim.make("my_arm")
     assert type(env) is cls and isinstance(env, eqsim.AbstractTask)
     state, timestep = eqx.filter_jit(env.reset)(jr.key(0))
@@ -134,7 +134,7 @@ def test_env(written):
 
 def test_pipeline(written):
     """It takes more, shorter steps; one of them is a step of `Generalized`."""
-    cls = written("my-steps", "pipeline")
+    _, cls = written("my-steps", "pipeline")
     env = eqsim.make("point_mass", pipeline="my_steps")
     assert type(env.pipeline) is cls
     sys_, plain = env.sys, eqsim.Generalized()
@@ -154,7 +154,8 @@ def test_pipeline(written):
 def test_agent(written):
     """It finds that the best action is the observation; its actions are between the
     bounds of the motor."""
-    cls, probe = written("my-search", "agent"), probes.observed_action_reward()
+    _, cls = written("my-search", "agent")
+    probe = probes.observed_action_reward()
     assert eqsim.AGENTS.get("my_search") is cls
     agent = cls(num_envs=32, unroll_length=8, hidden=(16,), learning_rate=1e-2)
     state = init(agent, jr.key(0), probe)
@@ -176,6 +177,35 @@ def test_agent(written):
         cls(num_envs=0)
     with pytest.raises(ValueError, match="`MySearch.discount` must be in"):
         cls(discount=1.5)
+
+
+def run_tests(folders, *args):
+    """Run written tests as they are, in a process with the settings of JAX that users
+    have: single precision, loose promotion."""
+    paths = [str(folder / "src") for folder in folders] + sys.path
+    command = ["-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    run = subprocess.run(
+        [sys.executable, *command, *map(str, folders), *args],
+        capture_output=True,
+        text=True,
+        cwd=folders[0],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
+
+
+def test_written_tests(written):
+    """Without the laws of the conformance kit, except one, and without learning."""
+    folders = [written(f"my-{kind}", kind)[0] for kind in KINDS]
+    out = run_tests(folders, "-k", "MyEnv-precision or not (conformance or learns)")
+    assert "6 passed" in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_written_tests(written, kind):
+    assert " passed" in run_tests([written(f"my-{kind}", kind)[0]], "-k", "not name")
 
 
 @pytest.mark.slow

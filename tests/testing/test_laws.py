@@ -13,7 +13,7 @@ from testing.wrong_pipelines import Refuses, Switched, SWITCHES
 
 import eqsim
 from eqsim.testing import check_conformance, ConformanceError, probes
-from eqsim.testing.comparisons import NotApplicable
+from eqsim.testing.comparisons import NotApplicable, require_precision
 from eqsim.testing.conformance import checks_of
 from eqsim.wrappers import AutoReset, DomainRandomization, TimeLimit
 
@@ -90,6 +90,18 @@ def test_refused_robot():
         checks["jit"].run()
     checks["free_fall"].run()
     checks["linear_momentum"].run()
+
+
+@pytest.mark.parametrize("x64", (False, True))
+def test_precision_does_not_depend_on_the_setting(x64):
+    """Users run the kit without `jax_enable_x64`, the tests of eqsim with it."""
+    shape = lambda dtype: {"it": jax.ShapeDtypeStruct((), dtype)}
+    fixed = lambda dtype: {"it": jax.ShapeDtypeStruct((), jnp.float32)}
+    with jax.enable_x64(x64):
+        require_precision(shape)
+        with pytest.raises(AssertionError, match="float32 for a robot in float64"):
+            require_precision(fixed)
+        find(rail(), "precision").run()
 
 
 def test_agent():
