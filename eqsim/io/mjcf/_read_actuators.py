@@ -1,6 +1,5 @@
 """Reading of actuators and the parameters of their laws."""
 
-import functools as ft
 import math
 from typing import Any
 
@@ -24,7 +23,13 @@ from ...model import (
 )
 from ...model.actuator_parameters import MuscleActivations, velocity_gains
 from ._table import as_tuple, DISCRETE_PID, LAWS, MUSCLE, read_fields
-from .mujoco_names import element_names, engine, Flags, kind_names
+from .mujoco_names import (
+    element_names,
+    Flags,
+    kind_names,
+    plugin_number,
+    plugin_settings,
+)
 
 
 def read_muscles(model: Any, gains, biases) -> Muscles | None:
@@ -180,15 +185,9 @@ def with_delays(sys: System, model: Any, flags: Flags) -> System:
 
 PID_PLUGIN = "mujoco.pid"
 """Name of the plugin."""
-
-
-@ft.lru_cache(maxsize=1)
-def _pid_slot() -> int:
-    """Return MuJoCo's number of the plugin, which it gives to each that it loads."""
-    text = f"""<mujoco><extension><plugin plugin="{PID_PLUGIN}"/></extension>
-      <worldbody><body><joint name="joint"/><geom size="1"/></body></worldbody>
-      <actuator><plugin plugin="{PID_PLUGIN}" joint="joint"/></actuator></mujoco>"""
-    return int(engine().MjModel.from_xml_string(text).plugin[0])
+_SERVO = """
+<worldbody><body><joint name="joint"/><geom size="1"/></body></worldbody>
+<actuator><plugin plugin="mujoco.pid" instance="one" joint="joint"/></actuator>"""
 
 
 def pid_plugins(model: Any) -> np.ndarray:
@@ -196,7 +195,9 @@ def pid_plugins(model: Any) -> np.ndarray:
     instances = model.actuator_plugin
     if not np.any(instances >= 0):
         return instances >= 0
-    return (instances >= 0) & (model.plugin[instances] == _pid_slot())
+    return (instances >= 0) & (
+        model.plugin[instances] == plugin_number(PID_PLUGIN, _SERVO)
+    )
 
 
 def ignores_delay(model: Any) -> np.ndarray:
@@ -207,11 +208,8 @@ def ignores_delay(model: Any) -> np.ndarray:
 
 
 def _settings(model: Any, k: int) -> dict[str, str]:
-    """Return the settings of the plugin of an actuator, empty ones left out."""
-    start = int(model.plugin_attradr[model.actuator_plugin[k]])
-    words = bytes(model.plugin_attr[start:].astype(np.uint8)).split(b"\0")
-    pairs = zip(DISCRETE_PID, words)
-    return {key: word.decode("latin-1") for key, word in pairs if word}
+    """Return the settings of the plugin of an actuator."""
+    return plugin_settings(model, int(model.actuator_plugin[k]), DISCRETE_PID)
 
 
 def pid_plugin_problem(model: Any, flags: Flags, k: int) -> str | None:

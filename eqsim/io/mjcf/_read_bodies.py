@@ -3,7 +3,6 @@ height fields."""
 
 import copy
 import dataclasses
-import functools as ft
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +30,15 @@ from ...model.meshes import reference_vertices
 from ...model.pairs import CollisionRules, kinds_of_pairs, KindsOfPairs, select_pairs
 from ...spatial import Vec3
 from ._table import as_tuple, read_fields
-from .mujoco_names import element_names, engine, Flags, kind_names, link_names
+from .mujoco_names import (
+    element_names,
+    engine,
+    Flags,
+    kind_names,
+    link_names,
+    plugin_number,
+    plugin_settings,
+)
 
 
 _DEFAULT = (0.5, 0.5, 0.5, 1.0)
@@ -206,12 +213,18 @@ def read_geoms(model: Any, flags: Flags, contacts: Contacts) -> Geoms:
     )
 
 
-_PLUGINS: dict[str, tuple[float, ...]] = {
-    "mujoco.sdf.bolt": (0.26,),
-    "mujoco.sdf.bowl": (0.4, 1.0, 0.02),
-    "mujoco.sdf.gear": (0.0, 2.8, 25.0, 0.2, -1.0),
-    "mujoco.sdf.nut": (0.26,),
-    "mujoco.sdf.torus": (0.35, 0.15),
+_PLUGINS: dict[str, dict[str, float]] = {
+    "mujoco.sdf.bolt": {"radius": 0.26},
+    "mujoco.sdf.bowl": {"height": 0.4, "radius": 1.0, "thickness": 0.02},
+    "mujoco.sdf.gear": {
+        "alpha": 0.0,
+        "diameter": 2.8,
+        "teeth": 25.0,
+        "thickness": 0.2,
+        "innerdiameter": -1.0,
+    },
+    "mujoco.sdf.nut": {"radius": 0.26},
+    "mujoco.sdf.torus": {"radius1": 0.35, "radius2": 0.15},
 }
 """MuJoCo's plugins of distance fields, and defaults of their attributes, in order."""
 _FIELDS: dict[str, type[AbstractDistanceField]] = {
@@ -222,16 +235,9 @@ _FIELDS: dict[str, type[AbstractDistanceField]] = {
 }
 
 
-@ft.lru_cache(maxsize=1)
-def _plugin_slots() -> dict[int, str]:
-    """Return the names of the plugins by their numbers in a `mujoco.MjModel`, which depend
-    on what has been loaded into the process."""
-    text = (
-        '<mujoco><extension><plugin plugin="{}"><instance name="i"/></plugin></extension>'
-        "</mujoco>"
-    )
-    load = engine().MjModel.from_xml_string
-    return {int(load(text.format(name)).plugin[0]): name for name in _PLUGINS}
+def _plugin_names() -> dict[int, str]:
+    """Return the names of the plugins by their numbers in a `mujoco.MjModel`."""
+    return {plugin_number(name): name for name in _PLUGINS}
 
 
 def is_field(model: Any, contacts: Contacts) -> np.ndarray:
@@ -241,8 +247,20 @@ def is_field(model: Any, contacts: Contacts) -> np.ndarray:
     marks &= model.geom_plugin >= 0
     for geom in np.flatnonzero(marks).tolist():
         plugin = model.plugin[model.geom_plugin[geom]]
-        marks[geom] = int(plugin) in _plugin_slots()
+        marks[geom] = int(plugin) in _plugin_names()
     return marks
+
+
+def _numbers(name: str, settings: dict[str, str]) -> dict[str, float]:
+    found = {}
+    for key, word in settings.items():
+        try:
+            found[key] = float(word)
+        except ValueError:
+            raise ValueError(
+                f"Setting {key!r} of the plugin {name!r} must be a number, got {word!r}."
+            ) from None
+    return found
 
 
 def read_field(
@@ -250,11 +268,9 @@ def read_field(
 ) -> tuple[AbstractDistanceField, tuple[float, float, float]]:
     """Convert a geom of a `mujoco.MjModel` with a known plugin: its kind and its sizes."""
     plugin = int(model.geom_plugin[geom])
-    name = _plugin_slots()[int(model.plugin[plugin])]
-    defaults, start = _PLUGINS[name], int(model.plugin_attradr[plugin])
-    words = bytes(model.plugin_attr[start:]).split(b"\0")
-    given = zip(words, defaults)  # More words belong to other plugins.
-    numbers = [float(word) if word.strip() else default for word, default in given]
+    name = _plugin_names()[int(model.plugin[plugin])]
+    given = plugin_settings(model, plugin, _PLUGINS[name])
+    numbers = [*(_PLUGINS[name] | _numbers(name, given)).values()]
     counts = int(model.opt.sdf_initpoints), int(model.opt.sdf_iterations)
     if name == "mujoco.sdf.gear":
         phase, diameter, teeth, thickness, hole = numbers

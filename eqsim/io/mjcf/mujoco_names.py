@@ -1,5 +1,7 @@
-"""MuJoCo, imported when a file is read, and names and flags of its models."""
+"""MuJoCo, imported when a file is read, and names, flags and plugins of its models."""
 
+import functools as ft
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,3 +120,32 @@ def read_flags(model: Any) -> Flags:
     if model.opt.disableflags & int(bits["mjDSBL_CONSTRAINT"]):
         off |= {"contact", "limit", "frictionloss", "equality"}
     return Flags(*(name not in off for name in Flags._fields))
+
+
+@ft.cache
+def plugin_number(name: str, user: str = "") -> int:
+    """Return MuJoCo's number of a plugin of its own, which depends on what has been loaded
+    into the process.
+
+    **Arguments:**
+
+    - `user`: elements that use the instance "one", if the plugin needs any.
+    """
+    text = (
+        f'<mujoco><extension><plugin plugin="{name}"><instance name="one"/></plugin>'
+        f"</extension>{user}</mujoco>"
+    )
+    return int(engine().MjModel.from_xml_string(text).plugin[0])
+
+
+def plugin_settings(model: Any, instance: int, keys: Iterable[str]) -> dict[str, str]:
+    """Return the settings of an instance of a plugin by key, empty ones left out.
+
+    **Arguments:**
+
+    - `keys`: keys of the plugin, in its order.
+    """
+    start = int(model.plugin_attradr[instance])
+    words = bytes(model.plugin_attr[start:].astype(np.uint8)).split(b"\0")
+    # More words belong to other instances.
+    return {key: word.decode("latin-1") for key, word in zip(keys, words) if word}
