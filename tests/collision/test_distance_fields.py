@@ -122,6 +122,7 @@ def find(sys, poses):
 
 
 @pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.quick_cases("box", "tori", "nut")
 def test_contacts_are_those_of_mujoco(name):
     first, second, pos, accuracy = PAIRS[name]
     reference = mujoco.MjModel.from_xml_string(model(first, second))
@@ -208,6 +209,7 @@ FIELDS = {
 
 
 @pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.quick_cases("bowl", "gear")
 def test_fields_are_bounded_and_have_derivatives(name, getkey):
     """The shape lies in its box; gradients are those of the distance, also on the axis,
     where they are finite."""
