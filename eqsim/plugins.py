@@ -209,7 +209,7 @@ class Registry:
         **Raises:** `ValueError` if the name is taken or is not a valid name;
         `TypeError` if the value has the wrong kind for this registry.
         """
-        if ":" in name or not name:
+        if ":" in name or not re.search(r"[^\W\d_]", name):
             raise ValueError(
                 f"{name!r} is not a valid name: it must contain a letter and no colon."
             )
@@ -265,13 +265,26 @@ class Registry:
         )
 
     def _unknown(self, name: str) -> str:
-        close = difflib.get_close_matches(name, self.names(), n=1)
+        close = close_names(name, self.names())
         hint = f" Did you mean {close[0]!r}?" if close else ""
         for other in REGISTRIES:
             if other is not self and self in REGISTRIES and name in other.names():
                 hint = f" That is the name of {_KINDS[other.group].word}."
-        known = ", ".join(self.names()) or "nothing; is the package installed?"
-        return f"No {name!r} in {self.group!r}.{hint} Known: {known}."
+        known = f" Known: {', '.join(self.names())}."
+        if not self.names():
+            package = _PACKAGES.get(self.group, "a package that has some")
+            known = f" No names are known: install {package}."
+        return f"No {name!r} in {self.group!r}.{hint}{known}"
+
+
+def close_names(
+    name: str, known: Iterable[str], n: int = 1, cutoff: float = 0.6
+) -> list[str]:
+    """Return known names similar to a name, without regard to capitals and to a version
+    such as that of `Ant-v5`; arguments as for `difflib.get_close_matches`."""
+    plain = lambda text: re.sub(r"-v\d+$", "", text.lower())
+    names = {plain(x): x for x in known}
+    return [names[x] for x in difflib.get_close_matches(plain(name), names, n, cutoff)]
 
 
 def _text(error: BaseException) -> str:
@@ -285,6 +298,8 @@ def _text(error: BaseException) -> str:
 
 # --- Discovery ---
 
+# Packages of groups that eqsim itself has no objects for.
+_PACKAGES = {"eqsim.agents": "`eqsim-zoo`"}
 # Order of packages that publish the same name: these first, then alphabetically.
 _FIRST_PARTY = ("eqsim", "eqsim-zoo")
 _ALLOW = "EQSIM_PLUGINS"

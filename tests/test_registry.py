@@ -39,8 +39,13 @@ def test_unknown_name_is_answered_with_the_closest(tmp_path):
     publish(tmp_path, "boxes", {"cartpole": "nowhere:Thing"})
     with pytest.raises(ValueError, match="Did you mean 'cartpole'"):
         Registry(GROUP, [tmp_path]).get("cartpol")
-    with pytest.raises(ValueError, match="Known: nothing"):
+    for name in ("Cartpole-v1", "CARTPOLE", "CartPol-v15"):
+        with pytest.raises(ValueError, match="Did you mean 'cartpole'"):
+            Registry(GROUP, [tmp_path]).get(name)
+    with pytest.raises(ValueError, match="No names are known: install a package"):
         Registry("eqsim.empty", [tmp_path]).get("cartpol")
+    with pytest.raises(ValueError, match="No names are known: install `eqsim-zoo`"):
+        Registry("eqsim.agents", [tmp_path]).get("ppo")
 
 
 def test_a_broken_plugin_hides_no_other(tmp_path, modules):
@@ -367,6 +372,9 @@ def test_register_at_run_time(tmp_path):
         with pytest.raises(ValueError, match="already taken"):
             registry.register(taken, 2)
     registry.register("mine", 2, replace=True)
+    for name in ("1", "-", "", "_2"):
+        with pytest.raises(ValueError, match="must contain a letter and no colon"):
+            registry.register(name, 2)
     assert registry.get("mine") == 2
     with pytest.raises(ValueError, match="no colon"):
         registry.register("a:b", 2)

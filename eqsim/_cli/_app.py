@@ -18,7 +18,7 @@ from ..envs import is_import_path
 from ..plugins import CommandError, COMMANDS, DynamicCommand, PluginError, PluginWarning
 from ..render import NoOpenGL
 from ._identify_command import Objective, Request as Identification, run_identify
-from ._inventory import list_all, show
+from ._inventory import check_known, list_all, show
 from ._plugin_commands import (
     check_plugin,
     Kind,
@@ -336,6 +336,7 @@ def _found(argv: list[str]) -> tuple[str, str | None, Any, list[str]]:
             command = command.build(argv[1:])
         if command is not None:
             return f"eqsim {first}", None, command, argv[1:]
+        check_known("command", first, {*commands, *COMMANDS.names(), *_ELSEWHERE})
     return "eqsim", "A differentiable robot simulator.", commands, argv
 
 

@@ -1,7 +1,6 @@
 """Look-up of names given by users, tables, `eqsim list` and `eqsim show`."""
 
 import ast
-import difflib
 import functools
 import inspect
 import pathlib
@@ -25,6 +24,7 @@ from ..model import System
 from ..pipelines import AbstractPipeline
 from ..plugins import (
     AGENTS,
+    close_names,
     CommandError,
     ENVS,
     PIPELINES,
@@ -92,7 +92,7 @@ def check_known(what: str, name: str, known: Iterable[str]) -> None:
     names = sorted(known)
     if name in names:
         return
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    close = close_names(name, names, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
     raise CommandError(f"There is no {what} {name!r}.{hint} Known: {', '.join(names)}.")
 
@@ -196,6 +196,9 @@ def _first_sentence(docstring: str) -> str:
     text = " ".join(docstring.split("\n\n")[0].split())
     text = re.sub(r" \([^()]*\d{4}\)", "", text)  # The year of a paper.
     text = re.sub(r"^Create (an? )?", "", text)  # What a factory creates.
+    # TeX between dollars: names of commands and variables alone.
+    plain = lambda match: re.sub(r"[\\{}]", "", match[1])
+    text = re.sub(r"\$([^$]*)\$", plain, text)
     text = text.split(". ")[0].rstrip(".").replace("`", "")
     return text[:1].upper() + text[1:]
 

@@ -293,6 +293,19 @@ def _module(name: str, kind: Kind) -> str:
 
     **Raises:** `CommandError` with advice if the name is invalid.
     """
+    reason = _objection(name, kind)
+    if reason:
+        plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "robot"
+        plain = plain if plain.startswith("my-") else f"my-{plain}"
+        numbered = (f"{plain}-{number}" for number in itertools.count(2))
+        others = itertools.chain([plain], numbered)
+        advice = next(other for other in others if not _objection(other, kind))
+        raise CommandError(f"{name!r} is not accepted: {reason}. Try {advice!r}.")
+    return normalized(name).replace("-", "_")
+
+
+def _objection(name: str, kind: Kind) -> str:
+    """Return the reason why a name of a package is not accepted; empty if it is."""
     module = normalized(name).replace("-", "_")
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", name):
         reason = (
@@ -312,10 +325,8 @@ def _module(name: str, kind: Kind) -> str:
     elif importlib.util.find_spec(module) is not None:
         reason = f"a module {module!r} is already installed"
     else:
-        return module
-    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "robot"
-    advice = plain if plain.startswith("my-") else f"my-{plain}"
-    raise CommandError(f"{name!r} is not accepted: {reason}. Try {advice!r}.")
+        reason = ""
+    return reason
 
 
 # --- Imports in separate processes ---

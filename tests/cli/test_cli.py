@@ -59,6 +59,7 @@ def test_list(run, monkeypatch):
     assert "far third-party Far away." in out
     assert "odd odd-one broken, see below" in out and "no such: target" in err
     assert "no_such_module" not in err
+    assert not set(out) & set("$\\`"), "markup in a terminal"
     status, _, err = run("show", "far")
     assert status == 1 and "third-party 1.2" in err and "no_such_module" in err
 
@@ -98,7 +99,8 @@ WRONG = {
     "rollout looping --randomize hard": "`AutoReset`",
     f"rollout point_mass --length {'9' * 30}": "too large",
     "rollout": "ENV",
-    "roll": "roll",
+    "roll": "command 'roll'. Did you mean 'rollout'",
+    "trian ppo x": "command 'trian'. Did you mean 'train'",
     "control reacher --horizon 0": "`--horizon`",
     "control reacher --contact -1": "got -1.0",
     "view nothing": "environment 'nothing'",

@@ -114,6 +114,15 @@ def test_refused_names(capsys, tmp_path):
         assert all(part in err for part in words), err
 
 
+def test_advice_is_accepted(capsys, tmp_path, monkeypatch):
+    """Names that are taken are not advised either."""
+    for name in ("my_robot", "my_robot_2"):
+        monkeypatch.setitem(eqsim.ENVS._registered, name, eqsim.ENVS.get("ant"))
+    status, _, err = new(capsys, "my-robot", "--kind", "env", "--out", tmp_path)
+    assert status == 2 and "Try 'my-robot-3'" in err
+    assert new(capsys, "my-robot-3", "--kind", "env", "--out", tmp_path)[0] == 0
+
+
 def test_env(written):
     """It is found by name, and its derivatives are those of a pendulum that falls."""
     _, cls = written("my-arm", "env")
