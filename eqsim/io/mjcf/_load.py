@@ -57,8 +57,8 @@ def load_mjcf(
     - `FileNotFoundError`: the file does not exist.
     - `UnsupportedMJCF`: the file uses unsupported features; the message lists all of
         them.
-    - `ValueError`: MuJoCo rejects the file, a parameter is invalid, or `ignore`
-        contains an unknown name.
+    - `ValueError`: MuJoCo rejects the file, it is a URDF, a parameter is invalid, or
+        `ignore` contains an unknown name.
     """
     check_count("height_field_contacts", height_field_contacts)
     ignored = check_ignored(ignore)

@@ -299,10 +299,14 @@ def compile_source(
         model, said = _build(build)
         return Compiled(label, model, said)
     except (ValueError, RuntimeError, mujoco.FatalError) as error:
-        raise ValueError(
-            f"MuJoCo cannot read {label}{shown}. It says:\n{error}\n"
-            "Correct the file at the place named."
-        ) from error
+        raise ValueError(_rejected(label, shown, error)) from error
+
+
+def _rejected(label: str, shown: str, error: Exception) -> str:
+    return (
+        f"{label}{shown} cannot be read by MuJoCo, which says:\n{error}\n"
+        "Correct the file at the place named."
+    )
 
 
 def _build(build: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
@@ -361,10 +365,7 @@ def read_spec(source: Any, assets: Mapping[str, bytes | str] | None = None) -> A
     try:
         return _build(build)[0]
     except (ValueError, RuntimeError, mujoco.FatalError) as error:
-        raise ValueError(
-            f"MuJoCo cannot read {label}{shown}. It says:\n{error}\n"
-            "Correct the file at the place named."
-        ) from error
+        raise ValueError(_rejected(label, shown, error)) from error
 
 
 def _reader(
@@ -396,9 +397,11 @@ def _reader(
             "load_mjcf takes the path of a file, XML text, a mujoco.MjSpec or a "
             f"mujoco.MjModel, but got {type(source).__name__}."
         )
-    shown = f" ({str(source)[:200]!r})"
     text = str(source).lstrip("\ufeff \t\r\n")
     if isinstance(source, str) and text.startswith("<"):
+        shown = f" ({text if len(text) <= 40 else text[:37] + '...'!r})"
+        if not as_spec:
+            _refuse_urdf("The MJCF text", text)
         check_expansion("The MJCF text", text, pathlib.Path.cwd(), assets)
         if as_spec:
             read = lambda: mujoco.MjSpec.from_string(text, assets=assets)
@@ -412,12 +415,33 @@ def _reader(
             "Pass the path of an existing file, or the XML text itself, which starts "
             "with '<'."
         )
-    check_expansion(path.name, path.read_text("latin-1"), path.parent, assets)
+    text = path.read_text("latin-1")
+    if not as_spec:
+        _refuse_urdf(path.name, text)
+    check_expansion(path.name, text, path.parent, assets)
     if as_spec:
         read = lambda: mujoco.MjSpec.from_file(str(path), assets=assets)
     else:
         read = lambda: mujoco.MjModel.from_xml_path(str(path), assets)
-    return path.name, shown, read
+    return path.name, f" ({str(source)!r})", read
+
+
+_BEFORE_ROOT = re.compile(
+    r"[\s\ufeff\xef\xbb\xbf]+|<\?.*?\?>|<!--.*?-->|<![A-Z][^>]*>", re.S
+)
+
+
+def _refuse_urdf(label: str, text: str) -> None:
+    """Raise `ValueError` if the root element is that of a URDF, which MuJoCo reads as well,
+    but without fixed links and without actuators."""
+    place = 0
+    while match := _BEFORE_ROOT.match(text, place):
+        place = match.end()
+    if re.compile(r"<robot[\s>/]").match(text, place):
+        raise ValueError(
+            f"{label} is a URDF: its root element is <robot>. Load it by `load_urdf`, or "
+            "pass a `mujoco.MjSpec` to load it as MuJoCo does."
+        )
 
 
 # Terrain in files without it.

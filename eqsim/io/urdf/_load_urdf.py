@@ -164,7 +164,7 @@ def _explained(error: ValueError, robot: Description) -> str:
             read_spec(robot.text)
         except ValueError as original:
             text = str(original)
-    text = re.sub(r"The (MJCF text|MjSpec)( \('.*?'\))?", robot.label, text)
+    text = re.sub(r"The (MJCF text|MjSpec)( \((['\"]).*?\3\))?", robot.label, text)
     return text + robot.advice(text)
 
 

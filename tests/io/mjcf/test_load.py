@@ -405,12 +405,12 @@ def test_a_spec_that_was_changed():
     spec.option.timestep = 0.125
     assert float(load_mjcf(spec).dt) == 0.125
     spec.worldbody.add_body(name="empty").add_joint()
-    with pytest.raises(ValueError, match="MuJoCo cannot read The MjSpec. It says:.*"):
+    with pytest.raises(ValueError, match="^The MjSpec cannot be read by MuJoCo"):
         load_mjcf(spec)
 
 
 def test_assets_that_are_wrong():
-    with pytest.raises(ValueError, match="MuJoCo cannot read The MJCF text"):
+    with pytest.raises(ValueError, match="^The MJCF text .*cannot be read by MuJoCo"):
         load_mjcf(PARTS, {"parts.xml": INCLUDED})
     with pytest.raises(TypeError, match="assets"):
         load_mjcf(PARTS, {"a": 3})  # pyright: ignore[reportArgumentType]
@@ -510,13 +510,29 @@ def test_a_state_at_a_keyframe():
     ],
 )
 def test_malformed(text, says, tmp_path):
-    cannot = "MuJoCo cannot read"
-    with pytest.raises(ValueError, match=f"{cannot} The MJCF text.*\n.*{says}"):
+    cannot = "cannot be read by MuJoCo, which says"
+    with pytest.raises(
+        ValueError, match=f"^The MJCF text.*{cannot}.*\n.*{says}"
+    ) as info:
         load_mjcf(" \n" + text)
+    assert len(str(info.value).partition("\n")[0]) < 110
     file = tmp_path / "robot.xml"
     file.write_text(text)
-    with pytest.raises(ValueError, match=f"{cannot} robot.xml.*\n.*{says}"):
+    with pytest.raises(ValueError, match=f"^robot.xml.*{cannot}.*\n.*{says}"):
         load_mjcf(file)
+
+
+def test_urdf_is_refused(tmp_path):
+    """MuJoCo would read it, and leave out its fixed base link."""
+    text = """<?xml version="1.0"?> <!-- <mujoco/> --> <!-- -->
+    <robot name="arm"><link name="base"/></robot>"""
+    file = tmp_path / "arm.urdf"
+    file.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    for source in (text, file, str(file)):
+        with pytest.raises(ValueError, match="is a URDF.*Load it by `load_urdf`"):
+            load_mjcf(source)
+    with pytest.raises(ValueError, match="cannot be read by MuJoCo"):
+        load_mjcf("<!-- --> " * 10_000 + "<robots/>")
 
 
 def test_nan():
