@@ -122,11 +122,11 @@ def _data(sys: Any, geom: int) -> str:
     if kind is GeomKind.MESH:
         meshes, index = sys.meshes, data[geom]
         first, last = meshes.hulls.span(index)
-        triangles = len(meshes.surfaces.triangles(index))
-        return (
-            f" {meshes.names[index]} ({triangles} triangles, {last - first} vertices of its "
-            "hull)"
-        )
+        sizes = f"{len(meshes.surfaces.triangles(index))} triangles"
+        # Meshes that are only shown have no hull.
+        if last > first:
+            sizes += f", {last - first} vertices of its hull"
+        return f" {meshes.names[index]} ({sizes})"
     if kind is GeomKind.HFIELD:
         fields, index = sys.height_fields, data[geom]
         return (

@@ -142,6 +142,12 @@ def test_text(sys):
     assert "3 meshes, 1 height field" in text
     assert "four: mesh cube (12 triangles, 8 vertices of its hull)" in text
     assert "ground: hfield hills (5 x 7)" in text
+    shown = load_mjcf(
+        "<mujoco><asset><mesh name='m' vertex='0 0 0 1 0 0 0 1 0 0 0 1'/></asset>"
+        "<worldbody><body><joint/><geom size='1'/><geom type='mesh' mesh='m' "
+        "contype='0' conaffinity='0'/></body></worldbody></mujoco>"
+    )
+    assert "mesh m (4 triangles)" in str(shown)  # Without contacts, no hull is kept.
 
 
 def test_wrong_values(sys):

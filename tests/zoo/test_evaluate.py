@@ -104,8 +104,9 @@ def test_table_of_tracking(capsys):
     found = Tracking({name: steps for name in value}, value, steps >= 0.0)
     console().print(tracking_table("seed 3", found))
     head, one, two = capsys.readouterr().out.splitlines()
-    assert "mean absolute error, seed 3" in head and "last fifth" in head
+    assert "mean absolute error, seed 3" in head and "last fifth of targets" in head
     assert one.startswith("v, m/s") and "0.250 (0.8 to 1)" in one and "nan" in two
+    assert "none (0.2 to 0.4)" in one and "nan" not in one
 
 
 @pytest.mark.slow

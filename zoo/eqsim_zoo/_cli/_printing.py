@@ -73,17 +73,19 @@ def evaluation_table(members: Members, found: Evaluation) -> Table:
 
 def tracking_table(label: str, found: Tracking) -> Table:
     """Return one row per quantity: the mean absolute error, and that in each fifth of the
-    range of targets.
+    range of targets; `none` for a fifth without targets.
 
     **Arguments:**
 
     - `label`: name of the member, empty for a single one.
     """
     first = f"mean absolute error, {label}" if label else "mean absolute error"
-    table = plain_table(first, "all", *[f"{part} fifth" for part in _FIFTHS])
+    parts = [f"{part} fifth of targets" for part in _FIFTHS]
+    table = plain_table(first, "all", *parts)
     errors = found.error()
     for name, parts in found.by_target(len(_FIFTHS)).items():
-        own = [f"{error:.3f} ({low:.2g} to {high:.2g})" for low, high, error in parts]
+        text = lambda error: "none" if np.isnan(error) else f"{error:.3f}"
+        own = [f"{text(error)} ({low:.2g} to {high:.2g})" for low, high, error in parts]
         table.add_row(name, f"{errors[name]:.3f}", *own)
     return table
 
