@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Key
 
 
 class RESULTS(eqx.Enumeration):
@@ -61,9 +61,15 @@ def check_shape(name: str, value: Any, dims: dict[str, int]) -> None:
     - `value`: array to check; any object.
     - `dims`: sizes of the axes by name, for instance `{"nu": 8}`.
     """
-    shape, expected = jnp.shape(value), tuple(dims.values())
+    expected = tuple(dims.values())
+    names = ", ".join(dims) + ("," if len(dims) == 1 else "")
+    if not (eqx.is_array_like(value) or isinstance(value, jax.ShapeDtypeStruct)):
+        raise ValueError(
+            f"`{name}` must be an array of shape ({names}) = {expected}, got "
+            f"{described(value)}. Write `jnp.asarray({name}, float)`."
+        )
+    shape = jnp.shape(value)
     if shape != expected:
-        names = ", ".join(dims) + ("," if len(dims) == 1 else "")
         batched = len(shape) > len(expected) and shape[-len(expected) :] == expected
         hint = " For a batch, wrap the call in `eqx.filter_vmap`." if batched else ""
         raise ValueError(
@@ -158,6 +164,13 @@ def is_key(x: Any) -> bool:
     return known and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
+def is_legacy_key(x: Any) -> bool:
+    """Test if `x` is an array of keys of the older `jax.random.PRNGKey`: rows of 2 or 4
+    numbers, depending on the generator."""
+    known = isinstance(x, jax.Array | np.ndarray)
+    return known and x.dtype == np.uint32 and x.shape[-1:] in ((2,), (4,))
+
+
 def check_key(key: Any) -> None:
     """Raise an error unless `key` is one random key, of `jax.random.key` or of the older
     `jax.random.PRNGKey`. Traced keys are checked as well.
@@ -165,8 +178,7 @@ def check_key(key: Any) -> None:
     **Raises:** `TypeError` if it is not a key; `ValueError` if there are several keys.
     """
     shape = key.shape if isinstance(key, jax.Array | np.ndarray) else None
-    # The older keys are rows of 2 or 4 numbers, depending on the generator.
-    older = shape is not None and key.dtype == np.uint32 and shape[-1:] in ((2,), (4,))
+    older = is_legacy_key(key)
     if shape is None or not (older or is_key(key)):
         seed = key if type(key) is int else 0
         raise TypeError(
@@ -181,9 +193,9 @@ def check_key(key: Any) -> None:
         )
 
 
-def typed_key(key: Array) -> PRNGKeyArray:
-    """Convert a legacy key (`jax.random.PRNGKey`) to a typed key; typed keys are
-    returned."""
+def typed_key(key: Array) -> Key[Array, "..."]:
+    """Convert a legacy key (`jax.random.PRNGKey`), or an array of them, to typed keys;
+    typed keys are returned."""
     return key if is_key(key) else jr.wrap_key_data(key)
 
 

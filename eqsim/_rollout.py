@@ -12,9 +12,17 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 from jax.sharding import AxisType, PartitionSpec
-from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree, UInt32
 
-from ._errors import check_count, check_type, described, is_key, RESULTS
+from ._errors import (
+    check_count,
+    check_type,
+    described,
+    is_key,
+    is_legacy_key,
+    RESULTS,
+    typed_key,
+)
 from ._loops import scan
 from ._policies import AbstractController, renewed
 from ._trajectory import Trajectory
@@ -79,7 +87,7 @@ def _axes(env, env_axes):
 def rollout(
     env: AbstractEnv,
     policy: Callable[[Any, PRNGKeyArray], Float[Array, " nu"]] | AbstractController,
-    key: Key[Array, "..."],
+    key: Key[Array, "..."] | UInt32[Array, "... size"],
     length: int,
     *,
     start: tuple[Any, Timestep] | tuple[Any, Timestep, Any] | None = None,
@@ -102,7 +110,8 @@ def rollout(
 
     - `policy`: function `(obs, key) -> action`, a module with `__call__`, or an
         `AbstractController` with memory, such as `eqsim.control.MPC`.
-    - `key`: a key, or an array of keys of any shape: one environment per key.
+    - `key`: a key, or an array of keys of any shape: one environment per key. Keys of
+        the older `jax.random.PRNGKey` are converted.
     - `length`: number of control steps.
     - `start`: initial state and timestep, one per key; by default from `env.reset`. Use
         `AbstractTask.begin` to start from a given state, or `trajectory.last` to
@@ -137,6 +146,7 @@ def rollout(
         "env", env, AbstractEnv, "an environment", "Create one: `eqsim.make(name)`."
     )
     _check_policy(policy)
+    key = typed_key(key) if is_legacy_key(key) else key
     _check_call(env, key, length, start, env_axes)
     keep = _Kept(collect, stop, checkpoint_every)
     args = (env, policy, key, start)
@@ -240,7 +250,7 @@ def _check_call(env, key, length: int, start, env_axes) -> None:
     if not is_key(key):
         raise ValueError(
             "`key` must be a key of `jax.random.key`, or an array of them, got "
-            f"{described(key)}. Keys of the older `jax.random.PRNGKey` are not accepted."
+            f"{described(key)}. Write `jax.random.key(0)`."
         )
     if key.ndim == 0 and env_axes is not None:
         raise ValueError(

@@ -9,12 +9,18 @@ import pathlib
 import subprocess
 import sys
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from helpers import tree_allclose
+from toys import Rail
 
+import eqsim
 from eqsim._errors import check_key, check_type
+from eqsim._kernels import recorded_fallbacks
 
 
 TESTS = pathlib.Path(__file__).parent
@@ -29,6 +35,24 @@ MISTAKES = {
     "env.step(env.reset(key), zero)": "`state` must be a state of the robot",
     "env.step(zero, state)": "`state` must be a state of the robot",
     "eqsim.make(Rail)": "`name` must be the name of an environment, got the class `Rail`",
+    "env.step(state, [0.0] * 2)": "`action` must be an array of shape (nu,) = (2,), got [",
+    "env.step(state, [0.0] * 99)": "got an object of class `list`",
+    "env.step(state, None)": "`action` must be an array of shape (nu,) = (2,), got None",
+    "env.reset(key, {'qpos': zero})": "reset option 'qpos'. Did you mean 'q'?",
+    "env.reset(key, {'qvel': zero})": "reset option 'qvel'. Did you mean 'qd'?",
+    "sys.with_actuator_model('motor0', eqsim.actuators.Delay)": "got the class `Delay`",
+    "sys.with_actuator_model('motor0', 3)": "`model` must be an `AbstractControlModel`",
+    **{
+        f"{pipeline}.{call}": words
+        for pipeline in ("Generalized()", "Spring()", "Positional()")
+        for call, words in {
+            "step(sys, state, None)": "`ctrl` must be an array of shape (nu,) = (2,), got",
+            "step(state, sys, zero)": "arguments are swapped: pass the robot, then",
+            "step(sys, zero, zero)": "`state` must be a state of the robot, got",
+            "step(None, state, zero)": "`sys` must be a robot (`eqsim.System`), got None",
+            "solve(state, sys, zero)": "arguments are swapped",
+        }.items()
+    },
     "eqsim.rollout(env, policy, 0, 3)": "`key` must be a key of `jax.random.key`",
     "eqsim.rollout(policy, env, key, 3)": "`env` must be an environment",
     "eqsim.rollout(Rail, policy, key, 3)": "got the class `Rail`. Pass an instance",
@@ -52,13 +76,15 @@ import json, sys
 import jax.numpy as jnp, jax.random as jr
 import counts
 import eqsim, eqsim_zoo as zoo
+from eqsim import Generalized, Positional, Spring
 from toys import push as policy, Rail
 
+texts = json.load(sys.stdin)
 env, agent, key = Rail(), zoo.ES(), jr.key(0)
 run = zoo.Run(agent, env, 100)
-state, zero = env.reset(key)[0], jnp.zeros(2)
+state, zero, sys = env.reset(key)[0], jnp.zeros(2), env.sys
 found = []
-for text in json.load(sys.stdin):
+for text in texts:
     try:
         eval(text)
         found.append("accepted")
@@ -84,6 +110,25 @@ def test_mistakes_are_refused_by_name():
     for (text, words), found in zip(MISTAKES.items(), json.loads(run.stdout)):
         assert words in found, f"{text}: {found}"
         assert len(found) < 300, f"{text}: {found}"
+
+
+@pytest.mark.parametrize("dtype", (jnp.float16, jnp.bfloat16, jnp.float32))
+def test_actions_are_converted(dtype):
+    """To the precision of the robot, in which everything is then computed, by kernels."""
+    env = Rail()
+    state, _ = env.reset(jr.key(0))
+    action = jnp.asarray([0.5, -0.25], dtype)
+    with recorded_fallbacks() as fallbacks:
+        found = eqx.filter_jit(env.step)(state, action)
+    expected = eqx.filter_jit(env.step)(state, action.astype(state.q.dtype))
+    assert tree_allclose(found, expected, rtol=0, atol=0) and not fallbacks
+    single = jax.tree.map(lambda x: x.astype(jnp.float32), state)
+    robot = jax.tree.map(
+        lambda x: x.astype(jnp.float32) if eqx.is_inexact_array(x) else x, env.sys
+    )
+    for pipeline in (eqsim.Generalized(), eqsim.Spring(), eqsim.Positional()):
+        step = eqx.filter_jit(pipeline.step)
+        assert step(robot, single, jnp.ones(2)).q.dtype == jnp.float32
 
 
 @pytest.mark.parametrize("key", (jr.key(0), jr.PRNGKey(0), np.zeros(2, np.uint32)))

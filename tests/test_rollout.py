@@ -201,6 +201,19 @@ def not_a_number(obs, key):
     return jnp.where(obs[:1] > -jnp.inf, jnp.nan, 0.0)
 
 
+@pytest.mark.parametrize("shape", ((), (2,)), ids=("one", "batch"))
+def test_older_keys(shape):
+    """`PRNGKey` and `key` of one seed draw the same numbers, here and in `reset`."""
+    split = lambda key: jr.split(key, shape) if shape else key
+    run = lambda key: eqsim.rollout(ENV, POLICY, key, 3)
+    assert tree_allclose(
+        run(split(jr.PRNGKey(1))), run(split(jr.key(1))), rtol=0, atol=0
+    )
+    assert tree_allclose(
+        RESET(ENV, jr.PRNGKey(1)), RESET(ENV, jr.key(1)), rtol=0, atol=0
+    )
+
+
 def test_wrong_calls():
     with pytest.raises(
         ValueError, match="`length` must be an integer of at least 1, got 0"
@@ -214,9 +227,6 @@ def test_wrong_calls():
     keys = jr.split(jr.key(0), 2)
     with pytest.raises(ValueError, match=r"timesteps of shape \(\).*shape \(2,\)"):
         eqsim.rollout(ENV, nothing, keys, 1, start=(state, timestep))
-    # Under the type checker of the tests, the annotation refuses it first.
-    with pytest.raises((ValueError, TypeError), match="key"):
-        eqsim.rollout(ENV, nothing, jr.PRNGKey(0), 1)
     with pytest.raises(ValueError, match="one key runs one environment"):
         eqsim.rollout(ENV, nothing, jr.key(0), 1, env_axes=eqx.if_array(0))
     heavy = eqx.tree_at(MASSES, ENV, jnp.array([jnp.nan, 1.0]))

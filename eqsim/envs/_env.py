@@ -61,7 +61,8 @@ def reset_options(options: ResetOptions | Mapping[str, Any] | None) -> ResetOpti
     known = [field.name for field in fields(ResetOptions)]
     for name in options or {}:
         if name not in known:
-            close = difflib.get_close_matches(str(name), known, n=1)
+            mujoco = {"qpos": ["q"], "qvel": ["qd"]}.get(name)
+            close = mujoco or difflib.get_close_matches(str(name), known, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             raise ValueError(
                 f"There is no reset option {name!r}.{hint} Options: {', '.join(known)}."
@@ -207,7 +208,7 @@ class AbstractEnv(eqx.Module):
 
         **Arguments:**
 
-        - `key`: key of `jax.random.key`.
+        - `key`: key of `jax.random.key`, or of the older `jax.random.PRNGKey`.
         - `options`: a given initial state, as `ResetOptions` or as a dictionary.
 
         **Raises:** `ValueError` if an option is unknown, has the wrong shape, or is not
@@ -323,6 +324,7 @@ class AbstractTask(AbstractEnv):
     def step(self, state: State, action: Float[Array, " nu"]) -> tuple[State, Timestep]:
         check_type("state", state, State, "a state of the robot", _FROM_RESET)
         check_action(self, action)
+        action = jnp.asarray(action, state.q.dtype)
         new = self.transition(state, action)
         terms = self.rewards(state, action, new)
         return new, self._report(new, action, terms, False)

@@ -17,7 +17,11 @@ is used. Reading order:
 Everything above may import this package; it imports `spatial` alone.
 """
 
-from ._checks import array_ranks as array_ranks, check_state as check_state
+from ._checks import (
+    array_ranks as array_ranks,
+    check_state as check_state,
+    check_step as check_step,
+)
 from ._system import (
     ActuatorRef as ActuatorRef,
     ElementRef as ElementRef,

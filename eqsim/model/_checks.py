@@ -19,8 +19,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import AbstractArray
 
-from .._errors import check_shape
-from ._system import System
+from .._errors import check_shape, check_type
+from ._system import State, System
 from .kinds import JointKind
 
 
@@ -219,6 +219,26 @@ def _check_dims(
 
 def _tuple(dims: tuple[str, ...]) -> str:
     return f"({', '.join(dims)}{',' if len(dims) == 1 else ''})"
+
+
+def check_step(sys: Any, state: Any, ctrl: Any, external: Any = None) -> None:
+    """Check the arguments of a step of a pipeline: types, then arrays (`check_state`).
+
+    **Raises:** `TypeError` if the robot or the state is none; `ValueError` if there are no
+    controls, or a shape or type of an array is wrong.
+    """
+    swapped = isinstance(sys, State) and isinstance(state, System)
+    order = "The arguments are swapped: pass the robot, then the state."
+    remedy = order if swapped else ""
+    check_type("sys", sys, System, "a robot (`eqsim.System`)", remedy)
+    remedy = "Create one, such as `pipeline.init(sys)`."
+    check_type("state", state, State, "a state of the robot", remedy)
+    if ctrl is None:
+        raise ValueError(
+            f"`ctrl` must be an array of shape (nu,) = ({sys.nu},), got None. Write "
+            f"`jnp.zeros({sys.nu})` for no control."
+        )
+    check_state(sys, state.q, state.qd, ctrl, state.act, external)
 
 
 def check_state(

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jaxtyping import Array, Float
 
+from .._errors import check_type
 from .arrays import cast_array, stacked
 from .kinds import Transmission
 
@@ -139,11 +140,8 @@ def attached(
             f"{', '.join(names)}. Pass one model per actuator, or one for all."
         )
     for one in models:
-        if not isinstance(one, (AbstractControlModel, AbstractForceModel)):
-            raise TypeError(
-                "`model` must be an `AbstractControlModel` or an `AbstractForceModel` "
-                f"(see `eqsim.actuators`), got {type(one).__name__}."
-            )
+        expected = "an `AbstractControlModel` or an `AbstractForceModel` (see `eqsim.actuators`)"
+        check_type("model", one, AbstractControlModel | AbstractForceModel, expected)
     for one in models:
         _check_leaves(one)
     cast = lambda leaf: cast_array(leaf, sys.dt.dtype)

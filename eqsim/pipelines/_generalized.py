@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
 from ..constraint import AbstractConstraint, ALL, Newton, RobotData
-from ..model import check_finite, check_state, SensorKind, State, System
+from ..model import check_finite, check_state, check_step, SensorKind, State, System
 from ..model.arrays import as_array
 from ..spatial.vectors import stack
 from ._integrators import AbstractIntegrator, integrator_of
@@ -23,6 +23,7 @@ from ._pipeline import (
     first_state,
     make_contacts,
     num_reported,
+    same_precision,
     Solved,
 )
 from ._sensing import measure, reported_contacts, summed_wrenches
@@ -234,8 +235,9 @@ def _arguments(
 ) -> tuple[Prepared, StepInputs]:
     """Check the arguments of a step, and prepare the robot unless it is."""
     robot = sys.sys if isinstance(sys, AbstractPrepared) else sys
-    check_state(robot, state.q, state.qd, ctrl, state.act, external)
+    check_step(robot, state, ctrl, external)
     prepared = sys if isinstance(sys, Prepared) else pipeline.prepare(robot)
+    ctrl, external = same_precision(state, ctrl, external)
     return prepared, StepInputs(state.q, state.qd, state.act, ctrl, external)
 
 

@@ -30,7 +30,7 @@ from ...dynamics.passive import (
 from ...dynamics.tendon_forces import passive_tendon_forces, passive_tendons
 from ...kinematics.coordinates import move_coordinates
 from ...kinematics.link_motion import ascend, descend, joint_motion, kinematics
-from ...model import check_finite, check_state, State, System, tree
+from ...model import check_finite, check_state, check_step, State, System, tree
 from ...model.arrays import accumulate, as_array, concatenate, take
 from ...spatial import Force, positive_part, Vec3
 from ...spatial.clamps import at_least, at_most
@@ -43,6 +43,7 @@ from .._pipeline import (
     first_state,
     no_contacts,
     num_reported,
+    same_precision,
     Solved,
 )
 from ..forward_dynamics import StepInputs
@@ -283,12 +284,13 @@ def _prepared(
     """Check the arguments of a step, prepare the robot unless it is, and convert the
     pipeline to the precision of the state."""
     robot = sys.sys if isinstance(sys, PreparedBodies) else sys
-    check_state(robot, state.q, state.qd, ctrl, state.act, external)
+    check_step(robot, state, ctrl, external)
     if isinstance(sys, System):
         sys = PreparedBodies(sys, _derive(sys))
     pipeline = jtu.tree_map(
         lambda x: x.astype(state.q.dtype) if eqx.is_inexact_array(x) else x, pipeline
     )
+    ctrl, external = same_precision(state, ctrl, external)
     inputs = StepInputs(state.q, state.qd, state.act, ctrl, external)
     return pipeline, sys, inputs
 

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from eqsim import AbstractPipeline, scan, State, System
 from eqsim.kinematics import integrate
-from eqsim.model import check_finite, check_state, Integrator
+from eqsim.model import check_finite, check_state, check_step, Integrator
 from eqsim.model.arrays import as_array
 from eqsim.pipelines import deepest_contacts, Solved
 
@@ -172,7 +172,7 @@ def _lenient() -> Iterator[None]:
 
 
 def _check_input(sys: System, state: State, ctrl: Any, external: Any) -> None:
-    check_state(sys, state.q, state.qd, ctrl, state.act)
+    check_step(sys, state, ctrl)
     if external is not None and jnp.shape(external) != (sys.nlink, 6):
         raise ValueError(
             f"`external` must have shape ({sys.nlink}, 6), torque and force on each "
