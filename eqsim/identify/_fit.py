@@ -59,7 +59,8 @@ from ._windows import Cut, cut, start_channel, Windows
 
 
 class IdentificationWarning(UserWarning):
-    """Something in the data or the parameters that cannot contribute to a fit."""
+    """Something in the data or the parameters that cannot contribute to a fit, or a result
+    that cannot be trusted."""
 
 
 _MOVES = 10
@@ -75,6 +76,13 @@ class Setup(NamedTuple):
     theta: np.ndarray
     labels: tuple[str, ...]
     bounds: tuple[np.ndarray, np.ndarray]
+
+    @property
+    def places(self) -> list[str]:
+        """Description of each window, for errors."""
+        pairs = enumerate(zip(self.found.recording, self.found.begin, strict=True))
+        text = "window {} (recording {!r}, from {:.3g} s)"
+        return [text.format(k, self.runs[r].name, at) for k, (r, at) in pairs]
 
 
 def fit(
@@ -146,8 +154,15 @@ def fit(
     if isinstance(solver, Adam):
         result = _fit_by_adam(solver, setup, smoothing, fixed, floor, told, watch)
     else:
-        rounds = _Rounds(solver, fixed, floor, told)
+        rounds = _Rounds(solver, fixed, floor, told, setup.places)
         result = _annealed(rounds, setup, smoothing, watch)
+        if result.not_converged:
+            warnings.warn(
+                f"The fit has {result.not_converged} Pass a larger `Solver.max_steps`, shorter "
+                "windows, or a better start.",
+                IdentificationWarning,
+                stacklevel=2,
+            )
     if not validate:
         return result
     held_out = held_out_errors(
@@ -167,12 +182,14 @@ class _Rounds(NamedTuple):
 
     - `fixed`: channels whose noise is given. `floor`: least noise of each channel.
     - `told`: called with each accepted iterate.
+    - `places`: description of each window, for errors.
     """
 
     solver: Solver
     fixed: frozenset[str]
     floor: dict[str, np.ndarray]
     told: Told
+    places: Sequence[str]
 
 
 def _check_solver(solver: Solver | Adam) -> None:
@@ -298,7 +315,9 @@ def _fit_by_adam(
             problem = _smoothed(problem, float(width))
         held = watch(problem)
         own = _watched(told, held)
-        end = descend(problem, theta, starts, setup.bounds, settings, noise, own)
+        end = descend(
+            problem, theta, starts, setup.bounds, settings, noise, own, setup.places
+        )
         theta, starts, steps = end.theta, end.starts, steps + end.steps
         influence |= end.influence
         if held is not None and held.best is not None:
@@ -440,21 +459,31 @@ def _fitted(rounds: _Rounds, problem: FitProblem, theta, starts, bounds):
     return problem, now, outcome
 
 
+_ROUGH = 1e-2
+"""Relative decrease of the cost that ends a fit whose noise is not yet known."""
+
+
 def _noisy(rounds: _Rounds, problem: FitProblem, theta, starts, bounds):
-    """Fit, and estimate the noise, in turns."""
-    solver, told, fixed = rounds.solver, rounds.told, rounds.fixed
-    if len(fixed) == len(problem.sigma):
-        now, outcome = minimize(problem, theta, starts, bounds, solver, told)
+    """Fit, and estimate the noise, in turns. Until the noise is known, fits are rough: with
+    far too large a noise starts are hardly determined, and convergence is slow."""
+    solver, told, places = rounds.solver, rounds.told, rounds.places
+    if len(rounds.fixed) == len(problem.sigma):
+        now, outcome = minimize(problem, theta, starts, bounds, solver, told, places)
         return problem, now, outcome
-    settle, steps = solver._replace(rtol=1e-2, max_steps=1), 0
-    now, outcome = minimize(problem, theta, starts, bounds, settle, told)
-    for _ in range(max(solver.rounds, 1)):
+    rough, steps = solver._replace(rtol=max(solver.rtol, _ROUGH)), 0
+    first = rough._replace(max_steps=1)
+    now, outcome = minimize(problem, theta, starts, bounds, first, told, places)
+    finished = False
+    for left in range(max(solver.rounds, 1), 0, -1):
         new, old = _with_noise(rounds, problem, now), problem.sigma
         change = max(float(np.abs(np.log(new.sigma[k] / old[k])).max()) for k in old)
-        if steps and change < 0.02:
+        if finished and change < 0.02:
             break
-        problem = new
-        now, outcome = minimize(problem, now.theta, now.starts, bounds, solver, told)
+        problem, finished = new, left == 1 or change < 0.5
+        use = solver if finished else rough
+        now, outcome = minimize(
+            problem, now.theta, now.starts, bounds, use, told, places
+        )
         steps += now.steps
     return problem, now._replace(steps=steps), outcome
 

@@ -127,6 +127,21 @@ class Result:
     held_out: tuple[float, ...] = ()
 
     @property
+    def not_converged(self) -> str:
+        """Why the solver stopped before a minimum; empty if it has converged."""
+        if self.outcome == optx.RESULTS.successful:
+            return ""
+        if self.outcome == optx.RESULTS.nonlinear_max_steps_reached:
+            reason = (
+                "the solver reached its largest number of steps (`Solver.max_steps`)"
+            )
+        elif self.outcome == optx.RESULTS.nonlinear_divergence:
+            reason = "no step decreases the cost, or simulations fail"
+        else:
+            reason = str(self.outcome)
+        return f"not converged: {reason}. Values are not a minimum, and intervals are not valid."
+
+    @property
     def sd(self) -> np.ndarray:
         """Standard deviations of the values, in their own units."""
         if np.isnan(self.covariance.freedom).all():
@@ -187,7 +202,9 @@ class Result:
 
     def __str__(self) -> str:
         width = max(map(len, self.names))
-        lines = [f"{'':{width}}  {'value':>11} {'start':>11} {'sd':>9}  95 % interval"]
+        lines = [self.not_converged] if self.not_converged else []
+        title = "95 % interval" + (" (not valid)" if self.not_converged else "")
+        lines.append(f"{'':{width}}  {'value':>11} {'start':>11} {'sd':>9}  {title}")
         for row in self.table():
             notes = " at a bound" if row.at_bound else ""
             notes += "" if row.clear is not False else " (not told by the data alone)"
@@ -273,7 +290,7 @@ class Result:
             "noise": plain(self.sigma),
             "cost": number(self.cost),
             "steps": self.steps,
-            "outcome": _text(self.outcome),
+            "outcome": self.not_converged or "successful",
             "clusters": self.covariance.clusters,
             "clustered_by_run": self.covariance.by_run,
             "condition": number(self.identifiability.condition),
@@ -303,10 +320,6 @@ class Result:
         write_report(self, path)
 
 
-def _text(outcome: optx.RESULTS) -> str:
-    return "successful" if outcome == optx.RESULTS.successful else str(outcome)
-
-
 _STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;
 padding:0 1rem;color:#222}table{border-collapse:collapse}td,th{padding:.2rem .7rem;
 text-align:right;border-bottom:1px solid #ddd}td:first-child,th:first-child{text-align:left}
@@ -322,7 +335,8 @@ def write_report(result: Result, path: str | os.PathLike) -> None:
         raise ImportError(
             "A report needs matplotlib. Run `pip install 'eqsim[cli]'`."
         ) from error
-    parts = ["<h1>Identification</h1>", _parameters(result), _identifiability(result)]
+    parts = ["<h1>Identification</h1>", _outcome(result), _parameters(result)]
+    parts += [_identifiability(result)]
     parts += [_validation(result), "<h2>Fit</h2>", _image(_windows(Figure, result))]
     parts += [_image(_histogram(Figure, result))]
     head = "<!doctype html><meta charset='utf-8'><title>Identification</title>"
@@ -336,8 +350,14 @@ def _table(header: list[str], rows: list[list[str]]) -> str:
     return f"<table><tr>{line('th', header)}</tr>{body}</table>"
 
 
+def _outcome(result: Result) -> str:
+    text = html.escape(result.not_converged)
+    return f"<p class='note'>{text[0].upper()}{text[1:]}</p>" if text else ""
+
+
 def _parameters(result: Result) -> str:
-    header = ["parameter", "value", "start", "sd", "95 % interval", "sd / prior sd", ""]
+    title = "95 % interval" + (" (not valid)" if result.not_converged else "")
+    header = ["parameter", "value", "start", "sd", title, "sd / prior sd", ""]
     rows = []
     for row in result.table():
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}"

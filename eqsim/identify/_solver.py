@@ -33,6 +33,7 @@ from ._fit_problem import (
     prior_terms,
 )
 from ._recordings import Recording
+from ._unknowns import Log
 from ._windows import quantum
 
 
@@ -169,7 +170,8 @@ class Solver(NamedTuple):
 
     **Arguments:**
 
-    - `max_steps`: evaluations of residuals and Jacobians per noise estimate.
+    - `max_steps`: largest number of evaluations of residuals and Jacobians per noise
+        estimate.
     - `rtol`: relative decrease of the cost below which a fit has converged.
     - `damping`: initial damping, relative to the diagonal.
     - `rounds`: largest number of noise estimates.
@@ -177,7 +179,7 @@ class Solver(NamedTuple):
         searched again, see `docs/identification.md`.
     """
 
-    max_steps: int = 40
+    max_steps: int = 200
     rtol: float = 1e-5
     damping: float = 1e-3
     rounds: int = 4
@@ -211,6 +213,7 @@ def minimize(
     bounds: tuple[np.ndarray, np.ndarray],
     solver: Solver,
     told: Told,
+    places: Sequence[str],
 ) -> tuple[Iterate, optx.RESULTS]:
     """Minimize the cost of a problem.
 
@@ -218,17 +221,23 @@ def minimize(
 
     - `bounds`: lower and upper bounds of `theta`.
     - `told`: called with each accepted iterate.
+    - `places`: description of each window, for errors.
 
-    **Raises:** `FloatingPointError` if the cost of the start is not finite.
+    **Raises:** `FloatingPointError` if the cost of the start is not finite, or a window is
+    too sensitive to its start.
     """
     now = iterate_at(problem, theta, starts, 0)
-    _check_start(now.cost, now.blocks.cost)
+    check_start(now, places)
     if told(now.theta, now.starts, now.cost, now.steps):
         return now, optx.RESULTS.successful
-    damping, growth = solver.damping, 4.0
+    damping, growth, largest = solver.damping, 4.0, _largest_steps(problem)
     while now.steps < solver.max_steps:
-        step, slope = _step(now, bounds, damping)
+        step, slope = _step(now, bounds, largest, damping)
         new = iterate_at(problem, *step, now.steps + 1)
+        least = now.cost - 1e-3 * slope
+        if not new.cost < least:
+            count = min(_CORRECTIONS, solver.max_steps - new.steps)
+            new = _corrected(problem, now, new, count, least)
         decrease = now.cost - new.cost
         if np.isfinite(new.cost) and decrease > 1e-3 * slope:
             small = decrease <= solver.rtol * (abs(now.cost) + 1e-12)
@@ -247,22 +256,61 @@ def minimize(
     return now, optx.RESULTS.nonlinear_max_steps_reached
 
 
-def _check_start(cost: float, windows: Any) -> None:
-    """Raise `FloatingPointError` if the cost of the start is not finite."""
-    if np.isfinite(cost):
+_SENSITIVE = 1e13
+"""Information about the start of a window, in units of its prior, beyond which rounding errors
+of its matrix exceed the prior. Motions of a stable robot are far below."""
+
+
+def _sensitive(diagonal: np.ndarray) -> np.ndarray:
+    """Return true for windows that are too sensitive to their starts."""
+    return np.abs(diagonal).max(axis=(1, 2), initial=0.0) > _SENSITIVE
+
+
+def check_start(now: Iterate, places: Sequence[str]) -> None:
+    """Raise `FloatingPointError` if the cost or a derivative of the first iterate is not
+    finite, or if a window is too sensitive to its start."""
+    if np.isfinite(now.cost):
         return
+    check_finite_costs(now.blocks.cost, places)
+    diagonal = now.arrow.diagonal
+    bad = np.flatnonzero(~np.isfinite(diagonal).all(axis=(1, 2)))
+    if len(bad):
+        raise FloatingPointError(_not_finite(f"The derivative of {places[bad[0]]}"))
+    bad = np.flatnonzero(_sensitive(diagonal))
+    if len(bad):
+        growth = np.sqrt(np.abs(diagonal[bad[0]]).max())
+        raise FloatingPointError(
+            f"The simulation of {places[bad[0]]} is too sensitive to its initial state: one "
+            f"standard deviation of its prior changes the residuals by {growth:.1e} times "
+            "the noise. The windows are too long, or the simulation is unstable with these "
+            "parameters. Choose shorter windows, reduce `sys.dt`, or start closer."
+        )
+    raise FloatingPointError(_not_finite("The cost"))
+
+
+def check_finite_costs(windows: Any, places: Sequence[str]) -> None:
+    """Raise `FloatingPointError` if the cost of a window is not finite."""
     bad = np.flatnonzero(~np.isfinite(np.asarray(windows)))
-    what = f"The simulation of window {int(bad[0])}" if len(bad) else "The cost"
-    raise FloatingPointError(
-        f"{what} or its derivative is not finite at the start of the fit. Check units "
-        "and signs of the recording, reduce `sys.dt`, or choose shorter windows."
+    if len(bad):
+        raise FloatingPointError(_not_finite(f"The simulation of {places[bad[0]]}"))
+
+
+def _not_finite(what: str) -> str:
+    return (
+        f"{what} is not finite at the start of the fit. Check units and signs of the "
+        "recording, reduce `sys.dt`, or choose shorter windows."
     )
 
 
 def iterate_at(problem: FitProblem, theta, starts, steps: int) -> Iterate:
-    """Evaluate cost, derivatives and the Gauss-Newton matrix at a point."""
+    """Evaluate cost, derivatives and the Gauss-Newton matrix at a point. The cost is infinite
+    where they cannot be used."""
     blocks = evaluate(problem, jnp.asarray(theta), jnp.asarray(starts))
-    blocks = jax.tree.map(np.asarray, blocks)
+    return _assembled(problem, theta, starts, jax.tree.map(np.asarray, blocks), steps)
+
+
+def _assembled(problem: FitProblem, theta, starts, blocks: Blocks, steps: int):
+    """Return the iterate with these blocks."""
     continuity = bool(problem.gap_weight > 0)
     cost, gradient, hessian = _prior(problem, theta)
     total = float(blocks.cost.sum() + cost + 0.5 * (starts**2).sum())
@@ -270,12 +318,77 @@ def iterate_at(problem: FitProblem, theta, starts, steps: int) -> Iterate:
         total += 0.5 * float((blocks.gap**2).sum())
     arrow = assemble(blocks, starts, gradient, hessian, continuity)
     finite = all(np.isfinite(x).all() for x in arrow if x is not None)
+    finite = finite and not _sensitive(arrow.diagonal).any()
     return Iterate(theta, starts, total if finite else np.inf, blocks, arrow, steps)
 
 
-def _step(now: Iterate, bounds, damping: float):
+_CORRECTIONS = 3
+"""Largest number of corrections of starts after a step that does not decrease the cost."""
+
+
+def _corrected(
+    problem: FitProblem, now: Iterate, new: Iterate, count: int, least: float
+) -> Iterate:
+    """Move the starts of windows that a step made worse, with its parameters, until the cost
+    is below `least`. Without this, one window whose residuals are very nonlinear in its start,
+    such as one that begins near sticking, makes all steps small.
+
+    Nothing is moved if most windows are worse, which is the fault of the parameters, or with
+    continuity, where windows depend on each other."""
+    worse = ~(_costs(new) < _costs(now))
+    if problem.gap_weight > 0 or 2 * worse.sum() > len(worse):
+        return new
+    starts = np.where(worse[:, None], now.starts, new.starts)
+    damping = np.full(len(starts), 1e-3)
+    for _ in range(count):
+        trial = iterate_at(problem, new.theta, starts, new.steps + 1)
+        better = _costs(trial) < _costs(new)
+        starts = _choose(better, trial.starts, new.starts)
+        pick = lambda a, b: _choose(better, a, b)
+        blocks = jax.tree.map(pick, trial.blocks, new.blocks)
+        new = _assembled(problem, new.theta, starts, blocks, trial.steps)
+        if new.cost < least:
+            break
+        step = _start_steps(_usable(new), new.arrow.gradient, damping)
+        starts = np.where(worse[:, None], starts + step, starts)
+        damping = np.where(better, 0.3 * damping, 10 * damping)
+    return new
+
+
+def _choose(flags: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Choose for each window."""
+    return np.where(flags.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+
+
+def _usable(now: Iterate) -> np.ndarray:
+    """Return the matrix of each start; unit matrices where steps cannot be computed."""
+    matrix = now.arrow.diagonal
+    bad = ~np.isfinite(matrix).all(axis=(1, 2)) | _sensitive(matrix)
+    return _choose(~bad, matrix, np.broadcast_to(np.eye(matrix.shape[1]), matrix.shape))
+
+
+def _start_steps(matrix: np.ndarray, gradient: np.ndarray, damping: np.ndarray):
+    """Compute damped Gauss-Newton steps of each start by itself."""
+    damped, index = matrix.copy(), np.arange(matrix.shape[1])
+    damped[:, index, index] *= 1 + damping[:, None]
+    return -np.linalg.solve(damped, gradient[:, :, None])[..., 0]
+
+
+def _largest_steps(problem: FitProblem) -> np.ndarray:
+    """Return the largest steps of the free numbers: one for logarithms."""
+    pairs = zip(problem.unknowns, problem.sizes, strict=True)
+    limit = lambda unknown: 1.0 if isinstance(unknown.transform, Log) else np.inf
+    return np.concatenate([np.full(size, limit(unknown)) for unknown, size in pairs])
+
+
+def _step(now: Iterate, bounds, largest: np.ndarray, damping: float):
     """Return the next point, and the decrease of the cost that the quadratic model
-    predicts."""
+    predicts.
+
+    **Arguments:**
+
+    - `largest`: largest change of each free number.
+    """
     lower, upper = bounds
     reduced = eliminate(now.arrow, damping)
     diagonal = np.maximum(np.diag(now.arrow.theta), 1e-12)
@@ -295,7 +408,10 @@ def _step(now: Iterate, bounds, damping: float):
         held |= leaves
     starts = -(reduced.offset + reduced.border @ step)
     slope = -(now.arrow.theta_gradient @ step + (now.arrow.gradient * starts).sum())
-    return (theta + step, now.starts + starts), 0.5 * max(float(slope), 0.0)
+    # At a tiny noise or far from the solution, the linear model asks for huge factors.
+    share = 1 / max(1.0, float((np.abs(step) / largest).max(initial=0.0)))
+    place = theta + share * step, now.starts + share * starts
+    return place, share * (1 - 0.5 * share) * max(float(slope), 0.0)
 
 
 def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -377,7 +493,7 @@ def noise_of(
     return out
 
 
-_RATIO = 4.0
+_RATIO = 3.0
 """Mean square residual, in units of the median, above which a window is tried again."""
 _STEPS = 6
 """Steps for each horizon."""
@@ -401,9 +517,12 @@ def restarted(problem: FitProblem, now: Iterate) -> np.ndarray | None:
     starts = np.where(bad[:, None], 0.0, now.starts)
     time, mask = problem.batch.time, problem.batch.mask
     end = jnp.max(jnp.where(mask, time, 0.0), axis=1, keepdims=True)
+    first = jnp.min(jnp.where(mask, time, end), axis=1, keepdims=True)
     for share in (0.25, 0.5, 1.0):
         near = eqx.tree_at(
-            lambda p: p.batch.mask, problem, mask & (time <= share * end)
+            lambda p: p.batch.mask,
+            problem,
+            mask & (time <= first + share * (end - first)),
         )
         starts = _descended(near, now.theta, starts, bad)
     cost = _costs(iterate_at(problem, now.theta, starts, 0))
@@ -417,18 +536,14 @@ def _descended(problem: FitProblem, theta, starts, moving) -> np.ndarray:
     """Take Levenberg-Marquardt steps of each start by itself."""
     cost, gradient, matrix = _state(problem, theta, starts)
     damping = np.full(len(starts), 1e-3)
-    index = np.arange(starts.shape[1])
     for _ in range(_STEPS):
-        damped = matrix.copy()
-        damped[:, index, index] *= 1 + damping[:, None]
-        step = -np.linalg.solve(damped, gradient[:, :, None])[..., 0]
+        step = _start_steps(matrix, gradient, damping)
         trial = np.where(moving[:, None], starts + step, starts)
         new = _state(problem, theta, trial)
         better = moving & (new[0] < cost)
-        choose = lambda a, b: np.where(better.reshape(-1, *[1] * (a.ndim - 1)), a, b)
-        starts = choose(trial, starts)
-        old = cost, gradient, matrix
-        cost, gradient, matrix = (choose(a, b) for a, b in zip(new, old, strict=True))
+        starts = _choose(better, trial, starts)
+        pairs = zip(new, (cost, gradient, matrix), strict=True)
+        cost, gradient, matrix = (_choose(better, a, b) for a, b in pairs)
         damping = np.where(better, 0.3 * damping, 10 * damping)
     return starts
 
@@ -436,9 +551,12 @@ def _descended(problem: FitProblem, theta, starts, moving) -> np.ndarray:
 def _state(
     problem: FitProblem, theta, starts
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compute cost, gradient and Gauss-Newton matrix of each start."""
+    """Compute cost, gradient and Gauss-Newton matrix of each start. Costs are infinite where
+    a step cannot be computed."""
     now = iterate_at(problem, theta, starts, 0)
-    return _costs(now), now.arrow.gradient, now.arrow.diagonal
+    matrix = _usable(now)
+    known = (matrix == now.arrow.diagonal).all(axis=(1, 2))
+    return np.where(known, _costs(now), np.inf), now.arrow.gradient, matrix
 
 
 def _costs(now: Iterate) -> np.ndarray:
@@ -497,6 +615,7 @@ def descend(
     settings: Adam,
     noise: Callable[[Losses, dict[str, Array]], dict[str, Array]],
     told: Told,
+    places: Sequence[str],
 ) -> Descent:
     """Minimize the cost of a problem by first-order steps.
 
@@ -505,6 +624,7 @@ def descend(
     - `noise`: `(losses, sigma) -> sigma` estimates the noise from windows with finite
         losses.
     - `told`: called at the start, and after each `check_every` steps.
+    - `places`: description of each window, for errors.
 
     **Raises:** `FloatingPointError` if the cost of the start is not finite.
     """
@@ -515,7 +635,7 @@ def descend(
     while True:
         found, prior = total(problem, free)
         if not begin:
-            _check_start(float(found.cost.sum()), found.cost)
+            check_finite_costs(found.cost, places)
         sigma = finite_noise(found, problem.sigma, noise)
         problem = eqx.tree_at(lambda p: p.sigma, problem, sigma)
         cost = float(total(problem, free)[0].cost.sum() + prior)
