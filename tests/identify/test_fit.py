@@ -457,7 +457,7 @@ def test_sticking_and_fast_turns():
             return identify.fit(start, runs, unknowns)
 
     truth = [0.03, 0.15, 0.25]
-    for start, amplitude in ((guess, 0.5), (real, 1.5)):
+    for start, amplitude in ((guess, 0.25), (real, 1.5)):
         result = found(start, amplitude)
         assert not result.not_converged
         np.testing.assert_allclose(result.values, truth, rtol=0.15)
