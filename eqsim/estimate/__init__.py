@@ -28,6 +28,8 @@ from .moving_horizon import (
 from .stochastic_model import (
     AbstractMeasurement as AbstractMeasurement,
     AbstractSpace as AbstractSpace,
+    Coordinates as Coordinates,
+    Euclidean as Euclidean,
     FreeBodyPose as FreeBodyPose,
     FunctionMeasurement as FunctionMeasurement,
     JointPositions as JointPositions,

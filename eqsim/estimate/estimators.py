@@ -207,6 +207,12 @@ def check_rows(sys: System, ctrl: Any, measured: Any, valid: Any) -> int:
     check_mapping(measured)
     T = jnp.shape(ctrl)[0] if jnp.ndim(ctrl) else 0
     check_shape("ctrl", ctrl, {"T": T, "nu": sys.nu})
+    for name, x in measured.items():
+        if jnp.ndim(x) < 2:
+            raise ValueError(
+                f"`measured[{name!r}]` must have shape (T, columns) = ({T}, columns), also for "
+                f"one column, but its shape is {jnp.shape(x)}. Pass `x[:, None]`."
+            )
     rows = {name: jnp.shape(x)[:1] for name, x in measured.items()}
     rows |= {
         f"valid {k}": jnp.shape(x)[:1] for k, x in enumerate(jax.tree.leaves(valid))

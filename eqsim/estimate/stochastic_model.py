@@ -6,6 +6,7 @@ which `identify.Innovations` uses as well; the stochastic model of a robot.
 """
 
 import abc
+import dataclasses
 import functools as ft
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -207,32 +208,50 @@ class FreeBodyPose(AbstractMeasurement):
 _QUATERNIONS = (SensorKind.BALL_QUATERNION, SensorKind.FRAME_QUATERNION)
 
 
+def _names(value: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
 class SensorMeasurement(AbstractMeasurement):
     """Sensors of the robot (MJCF: `sensor`), one channel each.
 
     **Arguments:**
 
-    - `names`: names of sensors; by default all.
-    - `pipeline`: physics for forces and accelerations.
+    - `names`: names of sensors, or one name; by default all.
+    - `pipeline`: physics for forces and accelerations. By default that of the stochastic
+        model or of the fit if it is `Generalized`, otherwise `Generalized()`.
     """
 
-    names: tuple[str, ...] | None = eqx.field(static=True, default=None)
-    pipeline: Generalized = eqx.field(default_factory=Generalized)
+    names: tuple[str, ...] | None = eqx.field(
+        static=True, default=None, converter=_names
+    )
+    pipeline: Generalized | None = None
 
     def predict(
         self, sys: System, state: State, ctrl: Float[Array, " nu"]
     ) -> dict[str, Array]:
-        values = self.pipeline.sensors(sys, state, ctrl)
-        names = sys.sensors.names if self.names is None else self.names
-        return {name: jnp.atleast_1d(values[name]) for name in names}
+        pipeline = Generalized() if self.pipeline is None else self.pipeline
+        if self.names is not None:
+            chosen = sys.sensors.select(self.names)
+            sys = dataclasses.replace(sys, sensors=chosen)
+        values = pipeline.sensors(sys, state, ctrl)
+        return {name: jnp.atleast_1d(value) for name, value in values.items()}
 
     def spaces(self, sys: System) -> dict[str, AbstractSpace]:
         names = sys.sensors.names if self.names is None else self.names
         kinds = dict(zip(sys.sensors.names, sys.sensors.kinds, strict=True))
+        usable = [k for k, kind in kinds.items() if kind is not SensorKind.CLOCK]
         for name in names:
             if name not in kinds:
                 raise ValueError(
                     f"There is no sensor {name!r}. Sensors: {list(sys.sensors.names)}."
+                )
+            if name not in usable:
+                raise ValueError(
+                    f"Sensor {name!r} is a clock, which depends on no state. Choose other "
+                    f"sensors: `SensorMeasurement({tuple(usable)})`."
                 )
         return {name: Orientation() for name in names if kinds[name] in _QUATERNIONS}
 
@@ -252,7 +271,14 @@ class FunctionMeasurement(AbstractMeasurement):
     def predict(
         self, sys: System, state: State, ctrl: Float[Array, " nu"]
     ) -> dict[str, Array]:
-        found = {k: jnp.atleast_1d(v) for k, v in self.fn(sys, state).items()}
+        values: Any = self.fn(sys, state)
+        if not isinstance(values, Mapping):
+            kind = type(values).__name__
+            raise TypeError(
+                "A measurement function must return a dictionary from channels to arrays, "
+                f"such as {{'q': state.q}}, got {kind}."
+            )
+        found = {k: jnp.atleast_1d(v) for k, v in values.items()}
         missing = [name for name in self.orientations if name not in found]
         if missing:
             raise ValueError(
@@ -310,6 +336,19 @@ def measurement(value: Any) -> AbstractMeasurement:
         "`measure` must be a measurement such as `JointPositions()`, a tuple of them, "
         f"or a function (sys, state) -> {{channel: array}}, got {value!r}."
     )
+
+
+def with_pipeline(
+    measure: AbstractMeasurement, pipeline: AbstractPipeline
+) -> AbstractMeasurement:
+    """Return a measurement whose sensors use a pipeline, if it is `Generalized` and they have
+    none of their own."""
+    if isinstance(measure, Joined):
+        return Joined(tuple(with_pipeline(part, pipeline) for part in measure.parts))
+    if isinstance(measure, SensorMeasurement) and measure.pipeline is None:
+        if isinstance(pipeline, Generalized):
+            return SensorMeasurement(measure.names, pipeline)
+    return measure
 
 
 def space_of(measure: AbstractMeasurement, sys: System, channel: str) -> AbstractSpace:
@@ -469,8 +508,8 @@ class Correction(NamedTuple):
 
 
 def correct(
-    spread: Float[Array, "n k"],
-    seen: Float[Array, "m k"],
+    source: Float[Array, "n k"],
+    spread: Float[Array, "m k"],
     noise: Float[Array, " m"],
     compress: Callable[[Array], Array] = compress,
 ) -> Correction:
@@ -481,15 +520,15 @@ def correct(
 
     **Arguments:**
 
-    - `spread`: $E$, deviations of the state, with the covariance $E E^\top$.
-    - `seen`: $D$, the same deviations as measured; with a linear measurement $D = H E$.
+    - `source`: $E$, deviations of the state, with the covariance $E E^\top$.
+    - `spread`: $D$, the same deviations as measured; with a linear measurement $D = H E$.
     - `noise`: standard deviations of the measurement, the roots of a diagonal $R$.
     - `compress`: reduces a factor to a square one.
     """
     solve = ft.partial(jax.scipy.linalg.solve_triangular, lower=True)
-    root = triangular(jnp.concatenate([seen, jnp.diag(noise)], 1))
-    gain = solve(root, solve(root, dot(seen, spread.T)), trans=1).T
-    left = spread - dot(gain, seen)
+    root = triangular(jnp.concatenate([spread, jnp.diag(noise)], 1))
+    gain = solve(root, solve(root, dot(spread, source.T)), trans=1).T
+    left = source - dot(gain, spread)
     return Correction(
         root, gain, compress(jnp.concatenate([left, gain * noise[None]], 1))
     )
@@ -518,6 +557,15 @@ def push_forward(
     away = lambda moved: space.difference(value, eqx.combine(moved, fixed))
     along = lambda slope: jax.jvp(away, (moving,), (slope,))[1]
     return value, jax.vmap(along, in_axes=-1, out_axes=-1)(slopes)
+
+
+def _pipeline(value: Any) -> Any:
+    if not isinstance(value, AbstractPipeline):
+        raise TypeError(
+            "`StochasticModel.pipeline` must be a pipeline such as `eqsim.Generalized()`, got "
+            f"{value!r}."
+        )
+    return value
 
 
 def _noise(value: Any) -> Any:
@@ -555,7 +603,7 @@ class StochasticModel(eqx.Module):
     - `substeps`: time steps of `sys.dt` between measurements, with one control.
     """
 
-    pipeline: AbstractPipeline
+    pipeline: AbstractPipeline = eqx.field(converter=_pipeline)
     measure: AbstractMeasurement = eqx.field(converter=measurement)
     noise: dict[str, Float[Array, "..."]] = eqx.field(converter=_noise)
     disturbance: Float[Array, "..."] = eqx.field(converter=as_array)
@@ -593,7 +641,8 @@ class StochasticModel(eqx.Module):
         self, sys: System, state: State, ctrl: Float[Array, " nu"]
     ) -> dict[str, Array]:
         """Compute the value of each channel in a state, without noise."""
-        return self.measure.predict(sys, state, ctrl)
+        measure = with_pipeline(self.measure, self.pipeline)
+        return measure.predict(sys, state, ctrl)
 
 
 class Channels(AbstractSpace):

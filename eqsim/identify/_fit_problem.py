@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from .._errors import check_numbers
 from ..estimate import AbstractMeasurement
+from ..estimate.stochastic_model import with_pipeline
 from ..kinematics import difference, integrate
 from ..model import System
 from ..model.arrays import as_array
@@ -299,7 +300,8 @@ def start_of(sys: System, start: Float[Array, " nx"], row: Batch):
 
 def _window(problem: FitProblem, theta: Array, start: Array, row: Batch):
     """Compute residuals by channel, and the state where the next window starts."""
-    physics = Physics(problem.pipeline, problem.measure, problem.steps, problem.rows)
+    measure = with_pipeline(problem.measure, problem.pipeline)
+    physics = Physics(problem.pipeline, measure, problem.steps, problem.rows)
     model = problem.model(theta)
     first = start_of(problem.sys, start, row)
     name, offset = problem.start_channel, None

@@ -1,6 +1,7 @@
 """Sensors: their kinds, and those of a robot."""
 
 import enum
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -312,6 +313,25 @@ class Sensors(eqx.Module):
     def none() -> "Sensors":
         """Return no sensors."""
         return Sensors(*((),) * 10, cutoff=np.zeros(0))
+
+    def select(self, names: Sequence[str]) -> "Sensors":
+        """Return the sensors of these names, in this order."""
+        index = [self.names.index(name) for name in names]
+        chosen = lambda values: tuple(values[k] for k in index)
+        return Sensors(
+            chosen(self.names),
+            chosen(self.kinds),
+            chosen(self.objects),
+            chosen(self.references),
+            chosen(self.limited),
+            chosen(self.contact_data),
+            chosen(self.contact_reductions),
+            chosen(self.contact_slots),
+            chosen(self.ray_data),
+            self.ray_geoms,
+            self.cutoff[np.asarray(index, int)],
+            self.magnetic,
+        )
 
     def sizes(self, num_outputs: tuple[int, ...]) -> tuple[int, ...]:
         """Return the number of values of each sensor.

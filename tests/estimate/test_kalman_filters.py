@@ -1,6 +1,7 @@
 """Kalman filters and their smoother: closed forms, rotations, masks, precision."""
 
 import functools as ft
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -581,6 +582,42 @@ def test_sensors_and_activations():
     assert np.mean(error[50:] < 3 * track.estimates.sd[50:]) > 0.98
 
 
+def test_chosen_sensors_of_a_robot_with_a_clock():
+    """Other sensors are not evaluated; a name is a tuple of one; a clock is refused."""
+    text = PENDULUM.replace("joint axis", 'joint name="pivot" axis')
+    text = text.replace('joint=""', 'joint="pivot"')
+    plain = eqsim.load_mjcf(text)
+    sys = eqsim.load_mjcf(text.replace("</sensor>", '<clock name="t"/></sensor>'))
+    state, ctrl = PIPELINE.init(sys, jnp.asarray([0.6])), jnp.ones(1)
+    found = SensorMeasurement(("acc", "gyro")).predict(sys, state, ctrl)
+    values = PIPELINE.sensors(plain, state, ctrl)
+    assert list(found) == ["acc", "gyro"]
+    assert tree_allclose(found, {k: values[k] for k in found})
+    assert SensorMeasurement("gyro").names == ("gyro",)
+    for names in (None, ("gyro", "t")):
+        with pytest.raises(ValueError, match=r"'t' is a clock.*\('gyro', 'acc'\)"):
+            SensorMeasurement(names).spaces(sys)
+
+
+TOUCHING = """<mujoco><option timestep="0.002"/><worldbody>
+  <geom type="plane" size="1 1 1"/>
+  <body pos="0 0 0.1005"><freejoint/><geom size="0.1" mass="1"/><site name="s"/></body>
+  </worldbody><sensor><accelerometer name="acc" site="s"/></sensor></mujoco>"""
+
+
+def test_sensors_use_the_physics_of_the_model():
+    """With a smoothing width, a contact pushes before it touches, also an accelerometer."""
+    sys, smooth = eqsim.load_mjcf(TOUCHING), eqsim.Generalized(smoothing=2e-3)
+    state, ctrl = PIPELINE.init(sys), jnp.zeros(0)
+    own = SensorMeasurement("acc", PIPELINE)
+    for measure, expected in ((SensorMeasurement("acc"), smooth), (own, PIPELINE)):
+        model = StochasticModel(smooth, (measure,), {"acc": 1.0}, 0.0)
+        found = model.predict(sys, state, ctrl)
+        assert tree_allclose(found, expected.sensors(sys, state, ctrl))
+    both = [x.sensors(sys, state, ctrl)["acc"] for x in (smooth, PIPELINE)]
+    assert abs(both[0][2] - both[1][2]) > 0.1
+
+
 def test_robots_of_a_batch():
     """A batch of robots, models and recordings: each as if alone."""
     sys, model, start = springs()
@@ -713,6 +750,9 @@ REFUSED = {
     "must be a dictionary from channels to values": lambda sys, model, start: (
         check_rows(sys, jnp.zeros((3, 2)), jnp.zeros((3, 2)), None)
     ),
+    r"`measured\['q'\]` must have shape \(T, columns\) = \(3, columns\).* is \(3,\)": (
+        _track({"q": jnp.zeros(3)})
+    ),
     "same number of rows": _track({"q": jnp.zeros((4, 2))}),
     r"`valid\['q'\]` must be a boolean": _track(valid={"q": jnp.zeros((3, 3), bool)}),
     "got float64": _track(valid=jnp.ones(3)),
@@ -750,9 +790,17 @@ def test_refusals(message):
         REFUSED[message](*springs())
 
 
-def test_noise_is_a_dictionary():
+def test_wrong_types():
     with pytest.raises(TypeError, match="must be a dictionary from channels"):
         StochasticModel(PIPELINE, JointVelocities(), 1e-3, 0.0)
+    kind: Any = eqsim.Generalized
+    with pytest.raises(
+        TypeError, match=r"pipeline` must be a pipeline such as .*got <cl"
+    ):
+        StochasticModel(kind, JointVelocities(), {"qd": 1e-3}, 0.0)
+    model = StochasticModel(PIPELINE, lambda sys, state: state.q, {"q": 1e-3}, 0.0)
+    with pytest.raises(TypeError, match=r"must return a dictionary .*got \w+"):
+        ExtendedKalmanFilter(model).init(*springs()[::2], 0.1)
 
 
 @pytest.mark.parametrize(
