@@ -19,7 +19,12 @@ import optimistix as optx
 from .._errors import check_count, check_numbers, listed
 from .._loops import scan
 from ..estimate import AbstractMeasurement, JointPositions
-from ..estimate.stochastic_model import measurement, predicted_channels, tangent_widths
+from ..estimate.stochastic_model import (
+    measurement,
+    predicted_channels,
+    tangent_widths,
+    with_pipeline,
+)
 from ..kinematics import integrate
 from ..model import System, validate as validate_system
 from ..pipelines import AbstractPipeline, Generalized, inactive_parameters
@@ -135,6 +140,7 @@ def fit(
     check_split(runs, validate)
     check_split([*runs, *validate], watched)
     _check_solver(solver)
+    _warn_of_memory(sys, windows, objective)
     setup = prepare(
         sys,
         runs,
@@ -190,6 +196,20 @@ class _Rounds(NamedTuple):
     floor: dict[str, np.ndarray]
     told: Told
     places: Sequence[str]
+
+
+def _warn_of_memory(
+    sys: System, windows: Windows, objective: AbstractObjective
+) -> None:
+    """Warn of activations, which are zero at the start of a window, if they are compared."""
+    if sys.na and not windows.settle and isinstance(objective, Simulation):
+        warnings.warn(
+            f"The robot has {sys.na} activations (memory of actuators), which are zero at the "
+            "start of each window. This biases the fit: pass `Windows(..., settle=)`, a few of "
+            "their time constants in s, for which a window is simulated but not compared.",
+            IdentificationWarning,
+            stacklevel=3,
+        )
 
 
 def _check_solver(solver: Solver | Adam) -> None:
@@ -779,6 +799,8 @@ class _Experiment(NamedTuple):
 
 @eqx.filter_jit
 def _trajectory(sys, measure, pipeline, ctrl, q, qd):
+    measure = with_pipeline(measure, pipeline)
+
     def step(state, u):
         return pipeline.step(sys, state, u), measure.predict(sys, state, u)
 

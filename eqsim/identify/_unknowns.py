@@ -265,6 +265,16 @@ def _leaves(sys: System, where: Where) -> list:
     return list(chosen) if isinstance(chosen, tuple | list) else [chosen]
 
 
+def check_arrays(name: str, sys: System, where: Where) -> None:
+    """Raise `ValueError` unless `where` selects arrays."""
+    for leaf in _leaves(sys, where):
+        if not eqx.is_array_like(leaf) or isinstance(leaf, bool | int):
+            raise ValueError(
+                f"Unknown {name!r}: `where` must select arrays of numbers of the robot, such "
+                f"as `lambda s: s.links.mass`, got {leaf!r}."
+            )
+
+
 class Signals(eqx.Module):
     """Corrections of commands and sensors by channel; `"ctrl"` are the commands.
 
@@ -385,6 +395,7 @@ class Leaves(AbstractUnknown):
         return tuple(f"{name}{index}" for index in names)
 
     def initial_values(self, name: str, sys: System, widths: Widths) -> np.ndarray:
+        check_arrays(name, sys, self.where)
         value = np.asarray(values_of(sys, self.where, self.entries), float)
         if self.initial is not None:
             value = np.full_like(value, self.initial)
@@ -434,6 +445,7 @@ class Tied(AbstractUnknown):
         return (name,)
 
     def initial_values(self, name: str, sys: System, widths: Widths) -> np.ndarray:
+        check_arrays(name, sys, self.where)
         if not np.any(np.asarray(values_of(sys, self.where, self.entries))):
             raise ValueError(
                 f"Unknown {name!r} scales numbers that are all zero, so it has no "

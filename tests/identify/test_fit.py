@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import warnings
 
 import equinox as eqx
 import jax
@@ -375,6 +374,9 @@ REFUSED = {
     "1 columns .* 2 controls": dict(runs=SHORT),
     r"friction\[1\] cannot influence": dict(sys=HALF, unknowns={"friction": FRICTION}),
     "'run-96' is both": dict(validate=[RUN]),
+    "Unknown 'names': `where` must select arrays .*got": dict(
+        unknowns={"names": identify.Positive(lambda s: s.actuators.names)}
+    ),
     "`Solver.max_steps`": dict(solver=identify.Solver(max_steps=0)),
     "`Solver.rounds`": dict(solver=identify.Solver(rounds=0)),
     "`Solver.restarts`": dict(solver=identify.Solver(restarts=-1)),
@@ -444,7 +446,7 @@ def test_sticking_and_fast_turns():
         "static": identify.Positive(lambda s: part(1)(s).static),
     }
 
-    def found(start, amplitude):
+    def fitted(start, amplitude):
         runs = []
         for seed in (0, 1, 3):
             rng = np.random.default_rng(seed)
@@ -452,13 +454,16 @@ def test_sticking_and_fast_turns():
             u = amplitude * np.sin(np.outer(time, rates)).sum(axis=1, keepdims=True)
             q = np.asarray(simulate(jnp.asarray(u))) + rng.normal(0, 1e-3, (400, 1))
             runs.append(identify.Recording(time, u, {"q": q}, f"r{seed}"))
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*memory.*")
-            return identify.fit(start, runs, unknowns)
+        with pytest.warns(
+            identify.IdentificationWarning, match="has 1 activations"
+        ) as told:
+            found = identify.fit(start, runs, unknowns)
+        assert len(told) == 1
+        return found
 
     truth = [0.03, 0.15, 0.25]
     for start, amplitude in ((guess, 0.25), (real, 1.5)):
-        result = found(start, amplitude)
+        result = fitted(start, amplitude)
         assert not result.not_converged
         np.testing.assert_allclose(result.values, truth, rtol=0.15)
 
