@@ -95,8 +95,8 @@ def run_identify(request: Request) -> None:
     folder = pathlib.Path(request.out)
     folder.mkdir(parents=True, exist_ok=True)
     windows = identify.Windows(request.window)
-    if any(own.num_states for one in found for own in one.sys.actuator_models):
-        # At the start of a window their memory is zero.
+    if any(one.sys.na for one in found):
+        # At the start of a window activations are zero.
         windows = windows._replace(settle=min(0.05, 0.2 * request.window))
     try:
         chosen, fitted, held = found[0], runs, []
