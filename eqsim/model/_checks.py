@@ -227,7 +227,7 @@ def check_step(sys: Any, state: Any, ctrl: Any, external: Any = None) -> None:
     **Raises:** `TypeError` if the robot or the state is none; `ValueError` if there are no
     controls, or a shape or type of an array is wrong.
     """
-    swapped = isinstance(sys, State) and isinstance(state, System)
+    swapped = issubclass(type(sys), State) and issubclass(type(state), System)
     order = "The arguments are swapped: pass the robot, then the state."
     remedy = order if swapped else ""
     check_type("sys", sys, System, "a robot (`eqsim.System`)", remedy)

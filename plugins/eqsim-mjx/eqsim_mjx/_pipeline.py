@@ -1,7 +1,6 @@
 """The pipeline `Mjx`."""
 
 import contextlib
-import functools as ft
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -88,7 +87,7 @@ class Mjx(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> State:
-        new = self._with(_step_of(sys), sys, state, ctrl, external)
+        new = self._with(_step, sys, state, ctrl, external)
         return _state(sys, state, new)
 
     def solve(
@@ -110,8 +109,7 @@ class Mjx(AbstractPipeline):
         ctrl: Float[Array, " nu"],
         external: Float[Array, "nlink 6"] | None = None,
     ) -> tuple[State, Solved]:
-        step = _step_of(sys)
-        both = self._with(_advance_by(step), sys, state, ctrl, external)
+        both = self._with(_advance, sys, state, ctrl, external)
         return _state(sys, state, both[0]), self._report(sys, state, both[1])
 
     def _report(self, sys: System, state: State, arrays) -> Solved:
@@ -222,16 +220,13 @@ def _rk4(sys: System, engine: _Engine, state: State):
     return integrate(sys, state.q, h * mean[0]), new.qvel, new.act, last.aux
 
 
-def _step_of(sys: System) -> Callable:
-    return _euler if sys.integrator is Integrator.EULER else _rk4
+def _step(sys: System, engine: _Engine, state: State):
+    step = _euler if sys.integrator is Integrator.EULER else _rk4
+    return step(sys, engine, state)
 
 
-@ft.lru_cache
-def _advance_by(step: Callable) -> Callable:
-    def both(sys: System, engine: _Engine, state: State):
-        return step(sys, engine, state), _solve(sys, engine, state)
-
-    return both
+def _advance(sys: System, engine: _Engine, state: State):
+    return _step(sys, engine, state), _solve(sys, engine, state)
 
 
 def _state(sys: System, old: State, new: tuple) -> State:
