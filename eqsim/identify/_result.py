@@ -128,7 +128,7 @@ class Result:
 
     @property
     def not_converged(self) -> str:
-        """Why the solver stopped before a minimum; empty if it has converged."""
+        """Why the solver stopped before a minimum, as printed; empty if it has converged."""
         if self.outcome == optx.RESULTS.successful:
             return ""
         if self.outcome == optx.RESULTS.nonlinear_max_steps_reached:

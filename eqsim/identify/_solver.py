@@ -408,7 +408,7 @@ def _step(now: Iterate, bounds, largest: np.ndarray, damping: float):
         held |= leaves
     starts = -(reduced.offset + reduced.border @ step)
     slope = -(now.arrow.theta_gradient @ step + (now.arrow.gradient * starts).sum())
-    # At a tiny noise or far from the solution, the linear model asks for huge factors.
+    # Far from the solution, the linear model asks for factors beyond which it is wrong.
     share = 1 / max(1.0, float((np.abs(step) / largest).max(initial=0.0)))
     place = theta + share * step, now.starts + share * starts
     return place, share * (1 - 0.5 * share) * max(float(slope), 0.0)
