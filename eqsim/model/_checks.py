@@ -227,12 +227,13 @@ def check_step(sys: Any, state: Any, ctrl: Any, external: Any = None) -> None:
     **Raises:** `TypeError` if the robot or the state is none; `ValueError` if there are no
     controls, or a shape or type of an array is wrong.
     """
-    swapped = issubclass(type(sys), State) and issubclass(type(state), System)
-    order = "The arguments are swapped: pass the robot, then the state."
-    remedy = order if swapped else ""
-    check_type("sys", sys, System, "a robot (`eqsim.System`)", remedy)
-    remedy = "Create one, such as `pipeline.init(sys)`."
-    check_type("state", state, State, "a state of the robot", remedy)
+    if not isinstance(sys, System):
+        order = "The arguments are swapped: pass the robot, then the state."
+        remedy = order if issubclass(type(state), System) else ""
+        check_type("sys", sys, System, "a robot (`eqsim.System`)", remedy)
+    if not isinstance(state, State):
+        remedy = "Create one, such as `pipeline.init(sys)`."
+        check_type("state", state, State, "a state of the robot", remedy)
     if ctrl is None:
         raise ValueError(
             f"`ctrl` must be an array of shape (nu,) = ({sys.nu},), got None. Write "

@@ -23,7 +23,6 @@ from ._pipeline import (
     first_state,
     make_contacts,
     num_reported,
-    same_precision,
     Solved,
 )
 from ._sensing import measure, reported_contacts, summed_wrenches
@@ -34,6 +33,7 @@ from .forward_dynamics import (
     Settings,
     solved_constraint_forces,
     solved_forces,
+    step_inputs,
     StepInputs,
 )
 
@@ -237,8 +237,7 @@ def _arguments(
     robot = sys.sys if isinstance(sys, AbstractPrepared) else sys
     check_step(robot, state, ctrl, external)
     prepared = sys if isinstance(sys, Prepared) else pipeline.prepare(robot)
-    ctrl, external = same_precision(state, ctrl, external)
-    return prepared, StepInputs(state.q, state.qd, state.act, ctrl, external)
+    return prepared, step_inputs(state, ctrl, external)
 
 
 @batch_last

@@ -238,13 +238,6 @@ class Solved(eqx.Module):
     converged: Bool[Array, ""]
 
 
-def same_precision(state: State, *inputs: Any) -> list[Any]:
-    """Convert inputs of a step to the precision of the state; None stays None."""
-    dtype = state.q.dtype
-    keep = lambda x: x is None or x.dtype == dtype
-    return [x if keep(x) else jnp.asarray(x, dtype) for x in inputs]
-
-
 class AbstractPrepared(eqx.Module):
     """A robot with quantities that depend on it and on a pipeline alone.
 

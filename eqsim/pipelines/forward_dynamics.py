@@ -58,7 +58,7 @@ from ..dynamics.tendon_forces import (
 from ..dynamics.transmission import Touching
 from ..dynamics.weights import inverse_weights
 from ..kinematics.link_motion import Frames, frames, kinematics, velocities
-from ..model import System, Transmission, tree
+from ..model import State, System, Transmission, tree
 from ..spatial import Force, Vec3
 from ._pipeline import AbstractPrepared
 
@@ -156,6 +156,14 @@ class StepInputs(NamedTuple):
     ctrl: Any
     external: Any
     elapsed: Any = None
+
+
+def step_inputs(state: State, ctrl: Any, external: Any) -> StepInputs:
+    """Return the inputs of a step in the precision of the state."""
+    dtype = state.q.dtype
+    keep = lambda x: x is None or x.dtype == dtype
+    given = [x if keep(x) else jnp.asarray(x, dtype) for x in (ctrl, external)]
+    return StepInputs(state.q, state.qd, state.act, *given)
 
 
 def forward_dynamics(prepared: Prepared, inputs: StepInputs) -> RobotData:

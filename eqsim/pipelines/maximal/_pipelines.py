@@ -43,10 +43,9 @@ from .._pipeline import (
     first_state,
     no_contacts,
     num_reported,
-    same_precision,
     Solved,
 )
-from ..forward_dynamics import StepInputs
+from ..forward_dynamics import step_inputs, StepInputs
 from ._impulses import (
     contact_frames,
     contact_impulses,
@@ -290,9 +289,7 @@ def _prepared(
     pipeline = jtu.tree_map(
         lambda x: x.astype(state.q.dtype) if eqx.is_inexact_array(x) else x, pipeline
     )
-    ctrl, external = same_precision(state, ctrl, external)
-    inputs = StepInputs(state.q, state.qd, state.act, ctrl, external)
-    return pipeline, sys, inputs
+    return pipeline, sys, step_inputs(state, ctrl, external)
 
 
 def _start(substeps: int, prepared: PreparedBodies, inputs: StepInputs):
