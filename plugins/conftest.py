@@ -35,9 +35,16 @@ def getkey(request):
     return next_key
 
 
+def _by_cloudpickle(x):
+    # Few plugins need it for their tests.
+    import cloudpickle
+
+    return pickle.loads(cloudpickle.dumps(x))
+
+
 COPIES = {
     "pickle": lambda x: pickle.loads(pickle.dumps(x)),
-    "cloudpickle": lambda x: pickle.loads(pytest.importorskip("cloudpickle").dumps(x)),
+    "cloudpickle": _by_cloudpickle,
     "deepcopy": copy.deepcopy,
 }
 

@@ -46,6 +46,8 @@ def check_sdist(path: pathlib.Path, one: Distribution) -> list[str]:
     # Tests of the zoo lie with those of eqsim.
     if one.name != "eqsim-zoo" and not any(n.startswith("tests/") for n in members):
         problems.append("there are no tests")
+    if "confcutdir" in str(one.table["tool"]) and "conftest.py" not in members:
+        problems.append("the settings of the tests, conftest.py, are missing")
     for name, member in members.items():
         if not member.isfile():
             problems.append(f"{name} is not a plain file")

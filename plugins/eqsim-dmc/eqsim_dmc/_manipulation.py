@@ -284,7 +284,7 @@ def _prop_start(key: PRNGKeyArray, sys: System):
 def _with_prop(about: str, prop: str, insert: bool = False) -> Callable[..., Any]:
     model = lambda: manipulator_model(prop, insert)
     text = f"Create `Manipulator` that learns to {about} placed at each reset."
-    return preset(Manipulator, text, model, draw=RandomProps())
+    return preset(Manipulator, text, model, draw=RandomProps)
 
 
 manipulator_bring_ball = _with_prop("bring a ball to a target", "ball")
@@ -419,7 +419,7 @@ stacker_stack_2, stacker_stack_4 = (
         Stacker,
         f"Create `Stacker` with {count} boxes and a target placed at each reset.",
         ft.partial(stacker_model, count),
-        draw=RandomTower(),
+        draw=RandomTower,
     )
     for count in (2, 4)
 )

@@ -420,5 +420,5 @@ def _b_splines(at: np.ndarray, knots: int) -> np.ndarray:
 quadruped_escape = preset(
     QuadrupedEscape,
     "Create `QuadrupedEscape` with terrain drawn at each reset.",
-    draw=RandomBowl(),
+    draw=RandomBowl,
 )

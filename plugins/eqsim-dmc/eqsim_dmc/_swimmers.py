@@ -130,7 +130,7 @@ swimmer_swimmer6, swimmer_swimmer15 = (
         Swimmer,
         f"Create `Swimmer` with {count} links and a target placed at each reset.",
         ft.partial(swimmer_model, count),
-        draw=RandomPoolTarget(),
+        draw=RandomPoolTarget,
     )
     for count in (6, 15)
 )
@@ -245,6 +245,6 @@ fish_upright = Fish
 fish_swim = preset(
     Fish,
     "Create `Fish` that learns to swim to a target placed at each reset.",
-    draw=RandomWaterTarget(),
+    draw=RandomWaterTarget,
     swim=True,
 )

@@ -269,7 +269,7 @@ def _reach(radius: float) -> Callable[..., Any]:
         return eqx.tree_at(lambda s: s.geoms.size, sys, size)
 
     about = f"Create `Reacher` with a target of radius {radius} m placed at each reset."
-    return preset(Reacher, about, edit=edit, draw=RandomTarget())
+    return preset(Reacher, about, edit=edit, draw=RandomTarget)
 
 
 reacher_easy, reacher_hard = _reach(0.05), _reach(0.015)
@@ -445,7 +445,7 @@ def _turn(radius: float) -> Callable[..., Any]:
         return eqx.tree_at(lambda s: s.sites.size, sys, size)
 
     about = f"Create `Finger` with a target of radius {radius} m placed at each reset."
-    return preset(Finger, about, edit=edit, draw=RandomTip())
+    return preset(Finger, about, edit=edit, draw=RandomTip)
 
 
 finger_spin = preset(

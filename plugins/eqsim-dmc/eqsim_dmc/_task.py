@@ -1,6 +1,7 @@
 """Base classes and common parts of the tasks, with the reward function of the suite."""
 
 import abc
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -82,10 +83,10 @@ def preset(
     about: str,
     model: Callable[[], System] | None = None,
     edit: Callable[[System], System] | None = None,
-    draw: AbstractRandomizer | None = None,
+    draw: Callable[[], AbstractRandomizer] | None = None,
     **chosen: Any,
-) -> Callable[..., Any]:
-    """Return a function that creates a task from options.
+) -> Callable[..., AbstractEnv]:
+    """Return a function that creates a task from options, and whose signature has them.
 
     **Arguments:**
 
@@ -93,20 +94,34 @@ def preset(
     - `about`: what the function does.
     - `model`: default robot, if it is not that of the class.
     - `edit`: change of the robot.
-    - `draw`: domain randomization.
-    - `chosen`: options, which those of a call replace.
+    - `draw`: class of the domain randomization.
+    - `chosen`: options. Those of a call replace numbers; a flag is no option of the function.
     """
+    fixed = [name for name, value in chosen.items() if isinstance(value, bool)]
+    known = {
+        name: option.replace(
+            kind=option.KEYWORD_ONLY, default=chosen.get(name, option.default)
+        )
+        for name, option in inspect.signature(make).parameters.items()
+        if name not in fixed
+    }
 
     def create(**options: Any) -> AbstractEnv:
+        for name in options:
+            if name not in known:
+                raise TypeError(
+                    f"This task has no option {name!r}. Options: {', '.join(known)}."
+                )
         given = chosen | options
         if model is not None and given.get("sys") is None:
             given["sys"] = model()
         env = make(**given)
         if edit is not None:
             env = eqx.tree_at(lambda e: e.sys, env, edit(env.sys))
-        return env if draw is None else DomainRandomization(env, draw)
+        return env if draw is None else DomainRandomization(env, draw())
 
     create.__doc__ = f"{about} **Arguments:** options of `{make.__name__}`."
+    create.__signature__ = inspect.Signature([*known.values()])
     return create
 
 

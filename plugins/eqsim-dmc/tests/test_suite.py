@@ -1,5 +1,7 @@
 """Beside dm_control: models, starts, observations and rewards."""
 
+import inspect
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,7 @@ import eqsim
 
 pytest.importorskip("dm_control")
 
+import eqsim_dmc
 from _dm_control import flat, ours, programs, stacked, TASKS, Theirs
 from eqsim_dmc import RandomGains
 
@@ -45,6 +48,26 @@ INTERFACES = [
     else pytest.param(n, marks=slow)
     for n in TASKS
 ]
+
+
+def test_all_tasks_are_made():
+    """Each name makes a task whose control step and range are those of the suite."""
+    for name in TASKS:
+        env, theirs = eqsim.make(name), Theirs(name)
+        assert float(env.dt) == pytest.approx(theirs.env.control_timestep()), name
+        close(env.action_range, theirs.action_range, 0.0)
+
+
+def test_options_of_presets():
+    """Numbers of a preset are options with its default; what defines it is none."""
+    options = inspect.signature(eqsim_dmc.walker_run).parameters
+    assert options["speed"].default == 8.0 and options["sys"].default is None
+    assert float(eqsim.make("dmc_walker_run", speed=3.0).speed) == 3.0
+    for name, option in (("cartpole_balance", "swing_up"), ("walker_run", "sped")):
+        with pytest.raises(TypeError, match=f"no option '{option}'.* Options: sys"):
+            eqsim.make(f"dmc_{name}", **{option: False})
+    with pytest.raises(TypeError, match="no option 'sparse'"):
+        eqsim_dmc.acrobot_swingup_sparse(sparse=False)
 
 
 @pytest.mark.parametrize("name", INTERFACES)

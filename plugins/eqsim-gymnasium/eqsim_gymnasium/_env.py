@@ -45,7 +45,7 @@ from ._program import (
 
 
 class AbstractRunning:
-    """What single and vector environments have: an environment of eqsim, and its state."""
+    """Base class of single and vector environments: an environment of eqsim, and its state."""
 
     eqsim_env: AbstractEnv
     _picture: tuple[Camera | None, int, int]

@@ -5,8 +5,9 @@ python benchmarks/climb.py --robot go1
 ```
 
 The run is `eqsim train ppo ROBOT_velocity_rough` with its preset, in this process; seconds
-include compilation. Then robots start in the middle of each of `TERRAINS`, patches of 12 m
-that are drawn anew, and are told to walk ahead with 0.7 m/s for 8 s: how many are upright,
+include compilation. `--more STEPS` continues it where no step is lower than 6 cm, and where
+a foot that stumbles costs -2. Then robots start in the middle of each of `TERRAINS`, patches
+of 12 m that are drawn anew, and are told to walk ahead with 0.7 m/s for 8 s: how many are upright,
 and how far these are from their start on average; 5.6 m is all of it. In eqsim these
 are 64 robots with random headings. In MuJoCo C they are 8 along x, by the ONNX file of the
 policy, with all contacts of the scene, height scans by `mj_ray`, and noise; there also on stairs
@@ -16,6 +17,7 @@ of boxes, whose faces are vertical.
 import argparse
 import dataclasses
 import math
+import shutil
 import tempfile
 import time
 
@@ -27,6 +29,7 @@ import jax.random as jr
 import mujoco
 import numpy as np
 
+import eqsim
 import eqsim_zoo as zoo
 from eqsim.io import with_height_field
 from eqsim.terrain import (
@@ -133,16 +136,33 @@ def boxes(robot: loco.Robot, rise: float):
     return spec
 
 
+def harder(robot: loco.Robot) -> eqsim.AbstractEnv:
+    """Return the task with high steps, and a cost of feet that stumble."""
+    grid, weights = loco.rough_terrain(), loco.rough_velocity(robot).env.weights
+    kinds = tuple(
+        dataclasses.replace(kind, step_height=(0.06, 0.16))
+        if isinstance(kind, Stairs)
+        else kind
+        for kind in grid.kinds
+    )
+    terrain = dataclasses.replace(grid, kinds=kinds)
+    return loco.rough_velocity(
+        robot, terrain=terrain, weights=weights | {"stumble": -2.0}
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--robot", default="go1", choices=loco.ROBOTS)
     parser.add_argument("--run", help="folder of a run; by default one is trained")
+    parser.add_argument("--more", type=float, default=0.0, help="further steps")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     begin, robot = time.time(), loco.ROBOTS[options.robot]
     with tempfile.TemporaryDirectory() as folder:
         if options.run:
             result = zoo.load_run(options.run)
+            shutil.copytree(options.run, f"{folder}/run")
         else:
             name = f"{robot.name}_velocity_rough"
             preset = zoo.runs.find_preset("ppo", name)
@@ -152,6 +172,11 @@ def main() -> None:
                 )
             run = dataclasses.replace(preset, seed=options.seed, evaluations=0)
             result = zoo.train(run, out=f"{folder}/run")
+        if options.more:
+            result = zoo.resume(
+                f"{folder}/run", env=harder(robot), more_steps=options.more
+            )
+        if options.more or not options.run:
             seconds = time.time() - begin
             print(f"{result.counters.steps:,} steps in {seconds:.0f} s", flush=True)
         agent, state = result.member(0)

@@ -1,4 +1,4 @@
-"""What the tasks of legged robots share: fields, commands, servos, observations."""
+"""Base class of tasks of legged robots, with their commands, servos and observations."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

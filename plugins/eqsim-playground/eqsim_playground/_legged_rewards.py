@@ -230,7 +230,7 @@ class HumanoidTargets(eqx.Module):
 def phase_height(
     phase: Float[Array, "2"], height: Float[Array, ""]
 ) -> Float[Array, "2"]:
-    r"""Compute the target heights of humanoid_feet by their phases, m: $h\,s(1 - |\phi|/\pi)$ with
+    r"""Compute the target heights of feet by their phases, m: $h\,s(1 - |\phi|/\pi)$ with
     $s(x) = 3 x^2 - 2 x^3$."""
     x = 1.0 - jnp.abs(phase) / jnp.pi
     return height * x**2 * (3.0 - 2.0 * x)

@@ -258,8 +258,8 @@ def test_replay_on_terrain(tmp_path, files):
     """Robots stand on the platform; without friction they slide down a slope, which `rise`
     tells; a policy that does not observe the ground needs leave."""
     found, text = policy(tmp_path / "p.onnx"), scene()
-    go = lambda text, kind, **more: replay(
-        found, files(text), terrain=kind, blind=True, seconds=1, **more
+    go = lambda text, kind, seconds=1, **more: replay(
+        found, files(text), terrain=kind, blind=True, seconds=seconds, **more
     )
     for up in (True, False):
         stood = go(text, Stairs(step_height=0.1, up=up))
@@ -272,6 +272,10 @@ def test_replay_on_terrain(tmp_path, files):
     assert go(ice, Flat()).rise == pytest.approx(0.0, abs=1e-9)
     with pytest.raises(ValueError, match="does not observe the ground .* only 'linear"):
         replay(found, files(text), terrain=Flat())
+    with pytest.raises(ValueError, match="more than 4001 by 4001 points"):
+        go(text, Flat(), command=(2.0, 0.0, 0.0), seconds=100)
+    away = go(ice, Slope(slope=0.2), start=(4.0, 0.0, 0.0))
+    assert away.falls == 0 and np.isfinite(away.rise)
     moves = tracked()
     found.metadata = found.metadata._replace(deployment=moves)
     with pytest.raises(ValueError, match="tracks a motion needs a floor"):

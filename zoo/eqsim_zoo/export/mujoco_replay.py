@@ -52,6 +52,8 @@ component of the z axis of its anchor differs by more from the motion (Liao et a
 TERRAIN, TERRAIN_CELL, TERRAIN_MARGIN = "terrain", 0.05, 2.0
 """Name of the height field of terrain, distance of its grid points, and how far it reaches
 beyond what a command covers, m."""
+_MOST_POINTS = 4001
+"""Largest number of grid points along one side: 200 m."""
 
 
 class MujocoRobot:
@@ -364,9 +366,10 @@ class MujocoRobot:
 
     def fallen(self) -> bool:
         """Return true if the simulation has diverged, or the robot has fallen: its root is
-        tilted by more than 60 degrees from its orientation at the start, or its height above
-        the ground is less than half of that there. With a motion, its anchor is far from that
-        of the motion instead (`MOTION_HEIGHT`, `MOTION_TILT`)."""
+        tilted by more than 60 degrees from its orientation at the start, its height above
+        the ground is less than half of that there, or there is no ground below it. With a
+        motion, its anchor is far from that of the motion instead (`MOTION_HEIGHT`,
+        `MOTION_TILT`)."""
         bad = self._mujoco.mjtWarning
         kinds = (bad.mjWARN_BADQPOS, bad.mjWARN_BADQVEL, bad.mjWARN_BADQACC)
         if any(self.data.warning[int(kind)].number for kind in kinds):
@@ -379,7 +382,8 @@ class MujocoRobot:
             tilt = abs(self._anchor_axes()[2, 2] - axes[2, 2])
             return bool(height > MOTION_HEIGHT or tilt > MOTION_TILT)
         cosine = (self.data.xmat[self.root].reshape(3, 3) @ self._up)[2]
-        return bool(cosine < 0.5 or self.height() < 0.5 * self._start_height)
+        low, high = 0.5 * self._start_height, np.inf
+        return bool(cosine < 0.5 or not low <= self.height() < high)
 
     def height(self) -> float:
         """Return the height of the root above the ground, m."""
@@ -667,7 +671,7 @@ def replay(
     floor = None
     if terrain is not None:
         _check_ground(about.deployment, blind)
-        reach = seconds * float(np.hypot(command[0], command[1]))
+        reach = seconds * float(np.hypot(*command[:2])) + float(np.hypot(*start[:2]))
         model, floor = terrain_scene(
             model, terrain, seed, 2.0 * (reach + TERRAIN_MARGIN)
         )
@@ -698,9 +702,15 @@ def terrain_scene(
 
     **Returns:** a `mujoco.MjSpec`, and the height of the plane, m.
 
-    **Raises:** `ValueError` if the scene does not have one plane in its world.
+    **Raises:** `ValueError` if the scene does not have one plane in its world, or the field
+    has more than 4001 by 4001 points.
     """
     points = 2 * round(0.5 * length / TERRAIN_CELL) + 1
+    if points > _MOST_POINTS:
+        raise ValueError(
+            f"Terrain of {length:.0f} m by {length:.0f} m has more than {_MOST_POINTS} by "
+            f"{_MOST_POINTS} points. Run fewer seconds, or with a slower command."
+        )
     shape, side = (points, points), (points - 1) * TERRAIN_CELL
     heights = np.asarray(terrain(jr.key(seed), 1.0, shape, TERRAIN_CELL), float)
     low, steps = float(heights.min()), isinstance(terrain, Stairs)
@@ -712,7 +722,10 @@ def terrain_scene(
         ground.size = [0.0, 0.0, 0.05]
         spec.delete(spec.hfield(TERRAIN))
         _add_steps(spec, ground, heights - low)
-    return spec, float(ground.pos[2] - low)
+    raised = np.zeros(3)
+    quat = ground.quat / np.linalg.norm(ground.quat)
+    engine().mju_rotVecQuat(raised, np.array([0.0, 0.0, low]), quat)
+    return spec, float(ground.pos[2] - raised[2])
 
 
 def _add_steps(spec: Any, floor: Any, heights: np.ndarray) -> None:
