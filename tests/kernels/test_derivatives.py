@@ -16,6 +16,7 @@ from kernels.harness import Kernel, WIDTH
 from eqsim._kernels._forward import FORWARD
 from eqsim._kernels._reverse import REVERSE
 from eqsim._lists import each
+from eqsim._loops import once
 
 
 BATCH = WIDTH + 1
@@ -237,6 +238,7 @@ def calls(x):
     yield solved(lax.stop_gradient(matrix), jnp.cos(x[:2]))
     yield lax.cond(x[0] > 0, lambda x: jnp.log(1 + x * x), jnp.tanh, x)
     yield lax.switch(jnp.int32(x[1] > 0), [jnp.sin, jnp.cos], x)
+    yield once({"a": jnp.sin(x)})["a"]
 
 
 @both
