@@ -17,7 +17,6 @@ of boxes, whose faces are vertical.
 import argparse
 import dataclasses
 import math
-import shutil
 import tempfile
 import time
 
@@ -151,6 +150,16 @@ def harder(robot: loco.Robot) -> eqsim.AbstractEnv:
     )
 
 
+def continued(result, env: eqsim.AbstractEnv, steps: float, seed: int):
+    """Train what a run has learned further, in another task, from new episodes."""
+    agent, state = result.member(0)
+    begun = zoo.train(zoo.Run(agent, env, 1, seed=seed, evaluations=0)).state
+    learned = lambda s: (s.learner, s.statistics, s.returns, s.pace)
+    state = eqx.tree_at(learned, begun, learned(state))
+    run = zoo.Run(agent, env, steps, seed=seed, evaluations=0)
+    return zoo.train(run, state=state)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--robot", default="go1", choices=loco.ROBOTS)
@@ -162,7 +171,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         if options.run:
             result = zoo.load_run(options.run)
-            shutil.copytree(options.run, f"{folder}/run")
         else:
             name = f"{robot.name}_velocity_rough"
             preset = zoo.runs.find_preset("ppo", name)
@@ -173,9 +181,7 @@ def main() -> None:
             run = dataclasses.replace(preset, seed=options.seed, evaluations=0)
             result = zoo.train(run, out=f"{folder}/run")
         if options.more:
-            result = zoo.resume(
-                f"{folder}/run", env=harder(robot), more_steps=options.more
-            )
+            result = continued(result, harder(robot), options.more, options.seed)
         if options.more or not options.run:
             seconds = time.time() - begin
             print(f"{result.counters.steps:,} steps in {seconds:.0f} s", flush=True)
