@@ -172,7 +172,7 @@ def once(x: Any) -> Any:
 
     **Arguments:**
 
-    - `x`: a tree of arrays, at least one of them with entries.
+    - `x`: a tree of arrays.
     """
     leaves, treedef = jtu.tree_flatten(x)
     return jtu.tree_unflatten(treedef, once_p.bind(*leaves))
@@ -180,7 +180,10 @@ def once(x: Any) -> Any:
 
 def _carried(*xs):
     """Return arrays as results of a loop that does not change them."""
-    entry = next(x for x in xs if x.size > 0).reshape(-1)[0]
+    full = [x for x in xs if x.size > 0]
+    if not full:
+        return list(xs)
+    entry = full[0].reshape(-1)[0]
     count = entry.astype(bool).astype(jnp.int32)
 
     def keep(carry):

@@ -53,6 +53,7 @@ MISTAKES = {
             "solve(state, sys, zero)": "arguments are swapped",
         }.items()
     },
+    "eqsim.model.replace_shape(sys, 'x', eqsim.model.Torus, ())": "the class `Torus`",
     "eqsim.rollout(env, policy, 0, 3)": "`key` must be a key of `jax.random.key`",
     "eqsim.rollout(policy, env, key, 3)": "`env` must be an environment",
     "eqsim.rollout(Rail, policy, key, 3)": "got the class `Rail`. Pass an instance",

@@ -135,6 +135,8 @@ def test_once_keeps_values(first):
         assert eqsim.testing.tree_allclose(found, tree, rtol=0, atol=0)
     rows = jax.tree.map(lambda x: jnp.stack([x, x]), tree)
     assert eqsim.testing.tree_allclose(jax.jit(jax.vmap(once))(rows), rows)
+    empty = jax.tree.map(lambda x: x[:0], rows)
+    assert eqsim.testing.tree_allclose(jax.jit(jax.vmap(once))(empty), empty)
     squared = lambda x: jnp.sum(once((x, tree["b"]))[0] ** 2)
     x = jnp.array([0.3, -0.7])
     np.testing.assert_allclose(jax.jit(jax.grad(squared))(x), 2 * x)

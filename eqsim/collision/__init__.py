@@ -14,7 +14,7 @@ has one collider. Reading order:
   `_field_contacts`.
 
 Constraints, pipelines and sensors may import this package. A new pair of kinds is one line
-in `narrow_phase`.
+in `narrow_phase`; kinds that touch distance fields are in `_field_contacts.TOUCHING`.
 """
 
 from . import narrow_phase as narrow_phase

@@ -26,6 +26,7 @@ from ..model import Collider, GeomKind
 from ..model.distance_fields import AbstractDistanceField
 from ..model.kinds import AnyKind
 from ..spatial import Mat3, safe_sqrt, Vec3
+from ..spatial.rotations import zero_length
 from .points import half_extents, Point, Shape, unit
 
 
@@ -189,7 +190,7 @@ _LARGEST = 1e10
 
 class _Step(NamedTuple):
     """A step of the descent: the factor of the gradient, the value of the objective
-    behind it, and whether it is not larger than before."""
+    after the step, and whether it is not larger than before."""
 
     factor: Any
     value: Any
@@ -233,9 +234,10 @@ def _descend(
 class _Touch(NamedTuple):
     """Where a descent ends, in the frame of the second shape.
 
-    - `point`, `dist`: position and distance of the contact. MuJoCo reports the larger
-        distance of the point, half of the depth where it is midway between the surfaces. It
-        touches planes with a mesh of the shape, whose depth is the sum of both distances.
+    - `point`, `dist`: position and distance of the contact. As in MuJoCo, the distance is
+        the larger one of the point from the two shapes. Midway between the surfaces, that
+        is half of the depth by which the shapes overlap. Planes touch a mesh of the shape in
+        MuJoCo, whose whole depth is the sum of both distances.
     - `normal`: direction from the first shape to the second.
     - `valid`: true if it is a contact.
     """
@@ -337,7 +339,8 @@ def field_points(
 def _repeated(found: _Touch) -> Any:
     """Return which contacts are where an earlier one is."""
     apart = Vec3(*(x[:, None] - x[None] for x in found.point))
-    same = found.valid[None] & (apart.dot(apart) < 1e-30)
+    square = apart.dot(apart)
+    same = found.valid[None] & (square < zero_length(square.dtype) ** 2)
     starts = np.arange(len(same))
     earlier = starts[:, None] > starts
     earlier = earlier.reshape(*earlier.shape, *(1 for _ in same.shape[2:]))

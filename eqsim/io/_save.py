@@ -189,6 +189,10 @@ _ENUMS = {
 }
 _CONNECTIVITY = {cls.__name__: cls for cls in (model.HullGraph, model.MeshSurfaces)}
 _TUPLES = {cls.__name__: cls for cls in (model.PathPoint,)}
+_FIELDS = {
+    cls.__name__: cls
+    for cls in (model.Bolt, model.Bowl, model.Gear, model.Nut, model.Torus)
+}
 
 
 def save(path: str | os.PathLike, tree: PyTree) -> None:
@@ -198,8 +202,8 @@ def save(path: str | os.PathLike, tree: PyTree) -> None:
 
     - `path`: path of the file, which is replaced if it exists.
     - `tree`: a `System`, a `State`, or tuples, lists and dictionaries of these and of
-        arrays, which are stored with their structure. For any other pytree only the
-        arrays are stored, and `load` needs `like`.
+        arrays, which are stored with their structure. For any other pytree, and robots
+        with shapes of your own kinds, only the arrays are stored, and `load` needs `like`.
     """
     arrays: dict[str, np.ndarray] = {}
     leaves = []
@@ -389,7 +393,12 @@ def _encode_static(value: Any) -> Any:
         return [_encode_static(item) for item in value]
     if isinstance(value, Pattern):
         return {"pattern": [entry and entry.decode() for entry in value.entries]}
-    return value
+    if type(value) in _FIELDS.values():
+        items = [_encode_static(vars(value)[x.name]) for x in dataclasses.fields(value)]
+        return {"field": type(value).__name__, "values": items}
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    raise _Unknown
 
 
 def _packed(array: np.ndarray) -> dict:
@@ -447,6 +456,8 @@ def _decode_static(value: Any) -> Any:
         return _CONNECTIVITY[value["connectivity"]](**arrays)
     if isinstance(value, dict) and "named" in value:
         return _TUPLES[value["named"]](*map(_decode_static, value["items"]))
+    if isinstance(value, dict) and "field" in value:
+        return _FIELDS[value["field"]](*map(_decode_static, value["values"]))
     if isinstance(value, dict):
         return _ENUMS[value["enum"]][value["name"]]
     if isinstance(value, list):

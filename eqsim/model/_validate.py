@@ -9,6 +9,7 @@ import numpy as np
 
 from ._checks import check_shapes, check_solimp, joint_quaternions, known, reject
 from ._system import System
+from .distance_fields import AbstractDistanceField
 from .kinds import GeomKind, JointKind, WrapKind
 from .pairs import candidate_array, has_collider, kinds_of_pairs
 from .sensor_kinds import SensorKind, SensorObject, Sensors
@@ -613,7 +614,6 @@ def _check_geoms(sys: System) -> None:
         "Geoms.quat of {name!r} is zero, which is no orientation. Use (1, 0, 0, 0).",
     )
     for field, value, names in (
-        ("size", geoms.size, geoms.names),
         ("friction", geoms.friction, geoms.names),
         ("friction", pairs.friction, pair_names),
     ):
@@ -623,6 +623,15 @@ def _check_geoms(sys: System) -> None:
             names,
             f"Shape {{name!r}} has {field} {{value}}. It must not be negative.",
         )
+    # Sizes of distance fields may be negative, such as the height of a bowl.
+    signed = np.array([isinstance(x, AbstractDistanceField) for x in geoms.kinds], bool)
+    reject(
+        geoms.size,
+        lambda x: np.any(np.where(signed[:, None], np.isinf(x), x < 0), axis=-1),
+        geoms.names,
+        "Shape {name!r} has size {value}. It must not be negative, and that of a distance "
+        "field must be finite.",
+    )
     check_solimp(geoms.solimp, geoms.names, "Shape {name!r}", "solimp")
     check_solimp(pairs.solimp, pair_names, "Pair {name!r}", "solimp")
 

@@ -2,6 +2,7 @@
 shapes, and poses of mocap links, which are inputs."""
 
 import dataclasses
+import itertools
 from typing import Any
 
 import equinox as eqx
@@ -9,9 +10,12 @@ import jax.numpy as jnp
 import jax.tree_util as jtu
 from jaxtyping import Array, Float
 
+from .._errors import check_type
 from .._primitive import with_pattern
 from ._system import System
 from .kinds import AnyKind, GeomKind
+from .pairs import is_measured
+from .sensor_kinds import Attachment, SensorKind, SensorObject
 
 
 # Differences.
@@ -74,6 +78,9 @@ def changed_parameters(old: System, new: System) -> System:
 # Kinds of shapes.
 
 
+_DISTANCES = (SensorKind.DISTANCE, SensorKind.NORMAL, SensorKind.FROM_TO)
+
+
 def replace_shape(
     sys: System, geom: str, kind: AnyKind, size: tuple[float, ...]
 ) -> System:
@@ -87,14 +94,22 @@ def replace_shape(
         `GeomKind.BOX` or `Torus()`.
     - `size`: up to three sizes, see `Geoms`.
 
-    **Raises:** `ValueError` if the shape does not exist, or the kind needs data.
+    **Raises:** `ValueError` if the shape does not exist, the kind needs data, or the shape
+    is read by a distance sensor or feels a fluid and the kind has no such distance or
+    forces; `TypeError` if `kind` is no kind.
     """
+    check_type("kind", kind, AnyKind, "a kind of shape")
     index = sys.geom(geom).index
     if kind in (GeomKind.MESH, GeomKind.HFIELD):
         raise ValueError(f"`kind` is {kind.name}, which needs data. Load it from MJCF.")
     if len(size) > 3:
         raise ValueError(f"`size` has {len(size)} entries; a shape has at most 3.")
     geoms = sys.geoms
+    if geoms.fluid[index] and not isinstance(kind, GeomKind):
+        raise ValueError(
+            f"Shape {geom!r} feels a fluid, whose forces are those on ellipsoids, not on "
+            f"shapes of the kind {kind.name}. Remove `fluidshape` from the MJCF file."
+        )
     kinds = (*geoms.kinds[:index], kind, *geoms.kinds[index + 1 :])
     row = jnp.zeros(3, geoms.size.dtype).at[: len(size)].set(jnp.asarray(size))
     data = geoms.data
@@ -103,7 +118,37 @@ def replace_shape(
     new = dataclasses.replace(
         geoms, kinds=kinds, size=geoms.size.at[index].set(row), data=data
     )
-    return dataclasses.replace(sys, geoms=new)
+    changed = dataclasses.replace(sys, geoms=new)
+    _check_distances(changed, index)
+    return changed
+
+
+def _check_distances(sys: System, geom: int) -> None:
+    """Raise `ValueError` if a sensor reads distances of a shape that are not known."""
+    geoms, sensors = sys.geoms, sys.sensors
+    for name, kind, *ends in zip(
+        sensors.names, sensors.kinds, sensors.objects, sensors.references, strict=True
+    ):
+        sides = [_shapes_of(sys, end) for end in ends]
+        if kind not in _DISTANCES or not any(geom in side for side in sides):
+            continue
+        for pair in itertools.product(*sides):
+            kinds = [geoms.kinds[k] for k in pair]
+            flat = all(each is GeomKind.PLANE for each in kinds)
+            if geom in pair and not flat and not is_measured(sys, *pair):
+                one, two = (each.name for each in kinds)
+                raise ValueError(
+                    f"Sensor {name!r} reads the distance of shape {geoms.names[geom]!r}, "
+                    f"but that of {one} and {two} is not known. Remove the sensor, or use "
+                    "another kind."
+                )
+
+
+def _shapes_of(sys: System, end: Attachment) -> list[int]:
+    kind, index = end
+    if kind is SensorObject.GEOM:
+        return [index]
+    return [g for g, link in enumerate(sys.geoms.links) if link == index]
 
 
 # Poses of mocap links.

@@ -24,8 +24,8 @@ class AbstractDistanceField(abc.ABC):
     Contacts are found as in MuJoCo: from `starts` points of a Halton sequence in the
     intersection of two boxes, `iterations` steps of gradient descent minimize
     $d_1 + d_2 + |\max(d_1, d_2)|$. Each start leads to at most one contact, and contacts
-    exist only in penetration. Of two fields, the larger numbers count. Subclasses are frozen
-    dataclasses if they have fields of their own.
+    exist only in penetration. A pair uses the larger `starts` and `iterations` of its two
+    fields. Subclasses are frozen dataclasses if they have fields of their own.
 
     **Arguments:**
 
@@ -52,6 +52,11 @@ class AbstractDistanceField(abc.ABC):
             raise ValueError(f"`starts` must be 1 to 50, got {self.starts}.")
         if self.iterations < 1:
             raise ValueError(f"`iterations` must be positive, got {self.iterations}.")
+        if len(self.box) != 6 or not all(x > 0.0 for x in self.box[3:]):
+            raise ValueError(
+                "`box` must be three coordinates and three positive half sizes, got "
+                f"{self.box}."
+            )
 
     @property
     def name(self) -> str:
@@ -179,12 +184,17 @@ class Gear(AbstractDistanceField):
 
     **Arguments:**
 
-    - `teeth`: number of teeth.
+    - `teeth`: number of teeth, at least 3.
     - `phase`: angle by which the teeth are turned backwards, rad (MJCF: `alpha`).
     """
 
     teeth: float = 25.0
     phase: float = 0.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 3.0 <= self.teeth < math.inf:
+            raise ValueError(f"`teeth` must be at least 3, got {self.teeth}.")
 
     def distance(self, point: Vec3, size: Vec3) -> Any:
         flat, along = self._profile(point, size), jnp.abs(point.z) - 0.5 * size.y
@@ -192,7 +202,7 @@ class Gear(AbstractDistanceField):
         return jnp.minimum(jnp.maximum(flat, along), 0.0) + outside
 
     def extents(self, size: Vec3) -> Vec3:
-        across = 0.625 * size.x
+        across = max(0.625, 0.5 + 1.0 / self.teeth) * size.x
         return Vec3(across, across, 0.55 * size.y)
 
     def _profile(self, point: Vec3, size: Vec3) -> Any:
@@ -245,7 +255,8 @@ def _smooth_intersection(a, b, width) -> Any:
 def _azimuth(point: Vec3) -> Any:
     """Return the angle about the z axis; zero on it, with derivative zero."""
     on_axis = (point.x == 0.0) & (point.y == 0.0)
-    return jnp.arctan2(point.y, jnp.where(on_axis, 1.0, point.x))
+    y, x = jnp.where(on_axis, 0.0, point.y), jnp.where(on_axis, 1.0, point.x)
+    return jnp.arctan2(y, x)
 
 
 def _length(x, y) -> Any:

@@ -56,7 +56,7 @@ class Collider:
 _Family = AnyKind | type[AbstractDistanceField]
 _REGISTRY: dict[tuple[AnyKind, AnyKind], Collider] = {}
 _OF_FIELDS: dict[tuple[_Family, _Family], Callable[[AnyKind, AnyKind], Collider]] = {}
-_USED: set[tuple[AnyKind, AnyKind]] = set()
+_USED: set[tuple[_Family, _Family]] = set()
 
 
 def register_collider(first: AnyKind, second: AnyKind, collider: Collider) -> None:
@@ -76,7 +76,7 @@ def register_collider(first: AnyKind, second: AnyKind, collider: Collider) -> No
             f"The kinds {first.name} and {second.name} must be in the order of "
             "GeomKind, with registered shapes last. Swap them."
         )
-    if (first, second) in _USED:
+    if _classes(first, second) in _USED:
         raise RuntimeError(
             f"The collider of {first.name} and {second.name} has been used by a robot. "
             "Register yours before the first robot with such shapes is simulated."
@@ -104,6 +104,13 @@ def _families(first: AnyKind, second: AnyKind) -> tuple[_Family, _Family]:
     return one, two
 
 
+def _classes(first: AnyKind, second: AnyKind) -> tuple[_Family, _Family]:
+    """Return two kinds, of distance fields their classes."""
+    field = AbstractDistanceField
+    one, two = (type(k) if isinstance(k, field) else k for k in (first, second))
+    return one, two
+
+
 def has_collider(first: AnyKind, second: AnyKind) -> bool:
     """Test if two kinds of shapes, in the order of `GeomKind`, can touch."""
     return (first, second) in _REGISTRY or _families(first, second) in _OF_FIELDS
@@ -111,17 +118,21 @@ def has_collider(first: AnyKind, second: AnyKind) -> bool:
 
 def collider_of(first: AnyKind, second: AnyKind) -> Collider:
     """Return the collider of two kinds of shapes, in the order of `GeomKind`."""
-    families = _families(first, second)
-    if (first, second) not in _REGISTRY and families in _OF_FIELDS:
-        _REGISTRY[first, second] = _OF_FIELDS[families](first, second)
-    if (first, second) not in _REGISTRY:
+    if not has_collider(first, second):
         raise ValueError(
             f"Shapes of the kinds {first.name} and {second.name} can touch, but have no "
             "collider. Register one with `eqsim.model.register_collider`, or set contype "
             "and conaffinity so that they do not touch."
         )
-    _USED.add((first, second))
-    return _REGISTRY[first, second]
+    _USED.add(_classes(first, second))
+    if (first, second) in _REGISTRY:
+        return _REGISTRY[first, second]
+    return _field_collider(_OF_FIELDS[_families(first, second)], first, second)
+
+
+@functools.lru_cache(maxsize=256)
+def _field_collider(make: Callable, first: AnyKind, second: AnyKind) -> Collider:
+    return make(first, second)
 
 
 def touching_kinds() -> tuple[tuple[GeomKind, GeomKind], ...]:

@@ -21,7 +21,7 @@ from .._errors import check_count
 from ..collision.primitives import Shape, unit
 from ..kinematics.frames import attached_frames, carriers
 from ..kinematics.link_motion import frames, kinematics, link_poses, Pose, take_poses
-from ..model import check_state, GeomKind, System, tree
+from ..model import AbstractDistanceField, check_state, GeomKind, System, tree
 from ..model.arrays import concatenate, take
 from ..model.kinds import require_known
 from ..spatial import Mat3, Vec3
@@ -88,9 +88,10 @@ def _hits_with_data(
 ) -> list[Hit]:
     """Intersect one ray with a mesh or a height field, if the shape is one."""
     kind = sys.geoms.kinds[geom]
-    require_known(kind, "are not seen by rays")
-    if kind in _SIMPLE:
+    # Rays pass through distance fields.
+    if kind in _SIMPLE or isinstance(kind, AbstractDistanceField):
         return []
+    require_known(kind, "are not seen by rays")
     shape, data = shapes_of([geom]), sys.geoms.data[geom]
     if kind is GeomKind.MESH:
         return [ray_mesh(sys.meshes, data, shape, ray)]

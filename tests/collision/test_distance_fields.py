@@ -17,7 +17,8 @@ import eqsim
 from eqsim._batching import batch_last
 from eqsim._primitive import rows_together
 from eqsim.collision import Shape
-from eqsim.io import write_mjcf
+from eqsim.collision._field_contacts import _repeated, _Touch
+from eqsim.io import load, save, write_mjcf
 from eqsim.kinematics.link_motion import Pose
 from eqsim.model import (
     AbstractDistanceField,
@@ -25,9 +26,12 @@ from eqsim.model import (
     Bowl,
     Gear,
     Nut,
+    pairs,
     replace_shape,
     Torus,
+    validate,
 )
+from eqsim.model.distance_fields import _azimuth
 from eqsim.model.pairs import collider_of
 from eqsim.spatial import Mat3, safe_sqrt, Vec3
 from eqsim.testing import check_collider, check_kernels, ConformanceError
@@ -205,11 +209,12 @@ FIELDS = {
     "bolt": (Bolt(), (0.26, 0.0, 0.0)),
     "nut": (Nut(), (0.26, 0.0, 0.0)),
     "gear": (Gear(), (2.8, 0.2, 1.7)),
+    "pinion": (Gear(teeth=5.0), (2.8, 0.2, 0.2)),
 }
 
 
 @pytest.mark.parametrize("name", FIELDS)
-@pytest.mark.quick_cases("bowl", "gear")
+@pytest.mark.quick_cases("bowl", "pinion")
 def test_fields_are_bounded_and_have_derivatives(name, getkey):
     """The shape lies in its box; gradients are those of the distance, also on the axis,
     where they are finite."""
@@ -317,7 +322,11 @@ def test_options_and_copies():
         ("1 to 50, got 0", lambda sys: Torus(starts=0)),
         ("1 to 50, got 51", lambda sys: Torus(starts=51)),
         ("`iterations`", lambda sys: Bolt(iterations=0)),
-        ("TORUS", write_mjcf),
+        ("`box`", lambda sys: Nut(box=(0.0, 0.0, 0.0, 1.0, 0.0, 1.0))),
+        ("at least 3, got 2.0", lambda sys: Gear(teeth=2.0)),
+        ("BALL have no MJCF", lambda sys: write_mjcf(with_balls(sys, 3))),
+        ("'first', 'torus'", lambda sys: write_mjcf(with_torus(sys, 3))),
+        ("negative", lambda sys: validate(with_torus(sys, 12, (jnp.inf, 0.1)))),
         ("HFIELD", lambda sys: collider_of(eqsim.model.GeomKind.HFIELD, Torus())),
         ("MESH", lambda sys: collider_of(eqsim.model.GeomKind.MESH, Torus())),
     ),
@@ -326,6 +335,140 @@ def test_errors(word, call):
     sys = eqsim.load_mjcf(model('type="sphere" size=".3"', "torus"))
     with pytest.raises(ValueError, match=word):
         call(sys)
+
+
+def with_torus(sys, starts, size=(0.3, 0.1)):
+    return replace_shape(sys, "first", Torus(starts, 8), size)
+
+
+def with_balls(sys, starts):
+    sys = replace_shape(sys, "first", Ball(starts), (0.3,))
+    return replace_shape(sys, "torus", Ball(starts), (0.2,))
+
+
+SENSED = """
+<mujoco>
+  <option density="1"/>
+  <worldbody>
+    <geom name="ground" type="plane" size="1 1 1"/>
+    <geom name="wall" size=".1" pos="3 0 0"/>
+    <body name="ball">
+      <freejoint/>
+      <geom name="ball" size=".1"/>
+      <geom name="fin" size=".1" fluidshape="ellipsoid" contype="0" conaffinity="0"/>
+    </body>
+    <body name="eye" pos="0 0 2"><site name="eye" zaxis="0 0 -1"/></body>
+  </worldbody>
+  <sensor>
+    <{} geom1="ground" {}="ball"/>
+    <rangefinder name="ray" site="eye"/>
+  </sensor>
+</mujoco>"""
+
+
+@pytest.mark.parametrize("kind", ("distance", "normal", "fromto"))
+def test_sensors_of_distances_need_known_ones(kind):
+    """Of a shape or of all shapes of a link; other shapes can be replaced."""
+    for target in ("geom2", "body2"):
+        text = SENSED.format(f'{kind} name="gap"', target)
+        sys = eqsim.load_mjcf(text)
+        with pytest.raises(ValueError, match="'gap'.*'ball'.*PLANE and TORUS"):
+            replace_shape(sys, "ball", Torus(), (0.3, 0.1))
+        assert replace_shape(sys, "wall", Torus(), (0.3, 0.1)).sensors is sys.sensors
+        replace_shape(sys, "ball", eqsim.model.GeomKind.BOX, (0.3, 0.1, 0.1))
+
+
+def test_no_fluid_forces():
+    sys = eqsim.load_mjcf(SENSED.format('distance name="gap"', "geom2"))
+    with pytest.raises(ValueError, match="'fin' feels a fluid.*TORUS"):
+        replace_shape(sys, "fin", Torus(), (0.3, 0.1))
+
+
+def test_rays_pass_through():
+    """As after loading from a file, of which a note says so."""
+    text = SENSED.format('distance name="gap"', "geom2").replace('name="wall"', "")
+    text = text.replace('pos="3 0 0"', 'name="wall" pos="0 0 1"')
+    sys, pipeline = eqsim.load_mjcf(text), eqsim.Generalized()
+    heights = [
+        eqsim.sensors.cast_rays(
+            each, pipeline.init(each).q, jnp.array([[0.0, 0.0, 2.0]]), DOWN
+        ).distance[0]
+        for each in (sys, replace_shape(sys, "wall", Torus(), (0.3, 0.1)))
+    ]
+    assert jnp.allclose(jnp.stack(heights), jnp.array([0.9, 2.0]))
+
+
+DOWN = jnp.array([[0.0, 0.0, -1.0]])
+
+
+def five_fields():
+    """A bowl whose rim is below its center, and the other fields, each on a link."""
+    parts = dict(FIELDS, bowl=(Bowl(), (-0.3, 1.0, 0.02)))
+    bodies = "".join(
+        f'<body pos="{3 * k} 0 0"><freejoint/><geom name="{name}" size=".1" '
+        'mass="1" pos=".1 .2 .3" quat=".5 .5 -.5 .5"/></body>'
+        for k, name in enumerate(parts)
+    )
+    sys = eqsim.load_mjcf(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>")
+    for name, (kind, size) in parts.items():
+        kind = dataclasses.replace(kind, starts=7, iterations=3)
+        sys = replace_shape(sys, name, kind, size)
+    return validate(sys)
+
+
+def test_files():
+    """Fields are written as plugins of MuJoCo, with its boxes, and saved with their own."""
+    sys = five_fields()
+    again = eqsim.load_mjcf(write_mjcf(sys))
+    plain = lambda kind: dataclasses.replace(kind, box=Torus.box)
+    assert [*map(plain, again.geoms.kinds)] == [*sys.geoms.kinds]
+    for field in ("size", "pos", "quat"):
+        one, two = (vars(each.geoms)[field] for each in (sys, again))
+        np.testing.assert_allclose(one, two, rtol=0, atol=1e-12)
+    third = eqsim.load_mjcf(write_mjcf(again))
+    assert third.geoms.kinds == again.geoms.kinds != sys.geoms.kinds
+
+
+def test_saving(tmp_path):
+    """The structure of MuJoCo's fields is stored; other fields need `like`."""
+    sys = eqsim.load_mjcf(model("gear", "ring", 7, 3))
+    save(tmp_path / "gear", sys)
+    again = load(tmp_path / "gear")
+    assert jax.tree.structure(again) == jax.tree.structure(sys)
+    balls = with_balls(eqsim.load_mjcf(model('type="box" size="1 1 1"', "torus")), 3)
+    save(tmp_path / "balls", balls)
+    with pytest.raises(ValueError, match="like=tree"):
+        load(tmp_path / "balls")
+    found = load(tmp_path / "balls", like=balls)
+    assert found.geoms.kinds == balls.geoms.kinds
+    assert jnp.all(found.geoms.size == balls.geoms.size)
+
+
+def test_the_axis_has_no_azimuth():
+    """Where the azimuth is not defined, it is zero, with derivatives of zero."""
+    size = Vec3(*map(jnp.asarray, FIELDS["gear"][1]))
+    on_axis = lambda y: _azimuth(Vec3(jnp.zeros(()), y, size.z))
+    assert jax.value_and_grad(on_axis)(jnp.zeros(())) == (0.0, 0.0)
+
+
+def test_colliders_are_not_collected():
+    """Each field is a kind of its own, and a study may use many."""
+    registered = len(pairs._REGISTRY), len(pairs._USED)
+    for starts in range(1, 21):
+        collider_of(eqsim.model.GeomKind.BOX, Torus(starts, 3))
+    one, two = (collider_of(eqsim.model.GeomKind.BOX, Torus(20, 3)) for _ in range(2))
+    assert one is two and len(pairs._REGISTRY) == registered[0]
+    assert len(pairs._USED) <= registered[1] + 1
+
+
+def test_starts_that_meet_are_one_contact():
+    """Up to rounding in the precision of the robot."""
+    for dtype, near in ((jnp.float32, 1e-7), (jnp.float64, 3e-16)):
+        x = jnp.array([0.5, 0.5 + 1e-5, 0.5 + near], dtype)
+        assert x[0] != x[2]
+        zero, valid = jnp.zeros_like(x), x == x
+        found = _Touch(Vec3(x, zero, zero), zero, Vec3(zero, zero, zero), valid)
+        assert _repeated(found).tolist() == [False, False, True]
 
 
 def _dist_and_valid(sys, q):

@@ -10,7 +10,7 @@ import pytest
 
 import eqsim
 from eqsim.collision import Point
-from eqsim.io import write_mjcf
+from eqsim.io import load, save, write_mjcf
 from eqsim.model import (
     Collider,
     GeomKind,
@@ -87,11 +87,15 @@ def test_conformance():
     check_collider(sys, TILTED)
 
 
-def test_copies():
+def test_copies(tmp_path):
     sys = robot()
     for kind in (pickle.loads(pickle.dumps(RING)), copy.deepcopy(RING)):
         assert kind == RING and hash(kind) == hash(RING)
     assert pickle.loads(pickle.dumps(sys)).geoms.kinds == sys.geoms.kinds
+    save(tmp_path / "sys", sys)
+    with pytest.raises(ValueError, match="like=tree"):
+        load(tmp_path / "sys")
+    assert load(tmp_path / "sys", like=sys).geoms.kinds == sys.geoms.kinds
 
 
 def test_what_it_cannot_do():

@@ -286,6 +286,21 @@ def read_field(
     return dataclasses.replace(field, box=box), (x, y, z)
 
 
+def plugin_of(
+    field: AbstractDistanceField, size: np.ndarray
+) -> tuple[str, dict[str, float]] | None:
+    """Return the plugin of a distance field and its settings; None if there is none."""
+    if type(field) is Gear:
+        name, (diameter, thickness, hole) = "mujoco.sdf.gear", size.tolist()
+        numbers = [field.phase, diameter, field.teeth, thickness, hole]
+    else:
+        name = next((x for x, kind in _FIELDS.items() if type(field) is kind), "")
+        numbers = size.tolist()
+    if not name:
+        return None
+    return name, dict(zip(_PLUGINS[name], numbers))
+
+
 def used_data(model: Any, contacts: Contacts, kind: GeomKind) -> list[int]:
     """Return the meshes or height fields that shapes refer to, in order."""
     keep = contacts.kept

@@ -14,6 +14,7 @@ from jax.core import Tracer
 
 from ...actuators import Delay
 from ...model import (
+    AbstractDistanceField,
     Activation,
     ActivationState,
     Actuators,
@@ -39,6 +40,7 @@ from ._read_actuators import (
     mujoco_activations,
     PID_PLUGIN,
 )
+from ._read_bodies import plugin_of
 from ._table import attributes, DISCRETE_PID
 from .mujoco_names import engine
 from .sources import compile_source
@@ -49,7 +51,7 @@ def write_mjcf(sys: System) -> str:
 
     `load_mjcf(write_mjcf(sys))` returns the same system up to rounding, except for
     `System.notes` and for properties that MJCF does not have (the reference frame of a
-    free link is its `Joints.ref`).
+    free link is its `Joints.ref`, the box of a distance field that of MuJoCo's mesh).
 
     **Arguments:**
 
@@ -70,6 +72,7 @@ def write_mjcf(sys: System) -> str:
     _add(root, "compiler", compiler | {"inertiafromgeom": False, "alignfree": False})
     _write_options(root, sys)
     _write_assets(root, sys)
+    _write_distance_fields(root, sys)
     bodies = {-1: ET.SubElement(root, "worldbody")}
     for link in range(-1, sys.nlink):
         if link >= 0:
@@ -248,15 +251,19 @@ def _write_geoms(body: ET.Element, sys: System, link: int) -> None:
         if owner != link:
             continue
         kind = geoms.kinds[geom]
-        require_known(kind, "have no MJCF")
+        is_field = isinstance(kind, AbstractDistanceField)
+        if not is_field:
+            require_known(kind, "have no MJCF")
         words: dict[str, Any] = {"name": names["geom"][geom]}
-        words["type"] = kind.name.lower()
+        words["type"] = "sdf" if is_field else kind.name.lower()
         words |= attributes("geom", geoms, geom) | _color(sys, geom)
         if geoms.fluid[geom]:
             words["fluidshape"] = "ellipsoid"
             words["fluidcoef"] = geoms.fluid_coefficients[geom]
-        if kind in (GeomKind.MESH, GeomKind.HFIELD):
+        if is_field or kind in (GeomKind.MESH, GeomKind.HFIELD):
             del words["size"]
+        if is_field:
+            words["mesh"] = _field_mesh(sys, geom)
         if kind is GeomKind.MESH:
             words["mesh"] = sys.meshes.names[geoms.data[geom]]
         if kind is GeomKind.HFIELD:
@@ -271,14 +278,18 @@ def _write_geoms(body: ET.Element, sys: System, link: int) -> None:
                 lin, ang = np.split(geoms.surface_velocity[geom], 2)
                 lin = lin + np.cross(ang, [0.0, 0.0, low])
                 words["surfacevel"] = np.append(lin, ang)
-        _add(body, "geom", words)
+        element = _add(body, "geom", words)
+        if is_field:
+            _add(element, "plugin", {"instance": names["geom"][geom]})
 
 
 def _color(sys: System, geom: int) -> dict[str, Any]:
     """Return the color and the group of a shape. Rays pass through transparent ones."""
     geoms, sensors, out = sys.geoms, sys.sensors, {}
     color = geoms.colors[geom] if geoms.colors else None
-    if SensorKind.RANGEFINDER in sensors.kinds and geom not in sensors.ray_geoms:
+    is_field = isinstance(geoms.kinds[geom], AbstractDistanceField)
+    unseen = geom not in sensors.ray_geoms and not is_field
+    if SensorKind.RANGEFINDER in sensors.kinds and unseen:
         color = (*(color or (0.5, 0.5, 0.5))[:3], 0.0)
     if color is not None:
         out["rgba"] = color
@@ -522,6 +533,43 @@ def _write_assets(root: ET.Element, sys: System) -> None:
         _write_mesh(part, sys.meshes, mesh, name)
     for field, name in enumerate(sys.height_fields.names):
         _write_height_field(part, sys.height_fields, field, name)
+
+
+def _write_distance_fields(root: ET.Element, sys: System) -> None:
+    """Write instances of plugins, from which MuJoCo makes meshes of their shapes."""
+    geoms, given = sys.geoms, {}
+    for geom, kind in enumerate(geoms.kinds):
+        if not isinstance(kind, AbstractDistanceField):
+            continue
+        found = plugin_of(kind, geoms.size[geom])
+        if found is None:
+            require_known(kind, "have no MJCF")
+            continue
+        given.setdefault((kind.starts, kind.iterations), geoms.names[geom])
+        name, settings = found
+        plugin = _add(_add(root, "extension", {}), "plugin", {"plugin": name})
+        instance = _add(plugin, "instance", {"name": geoms.names[geom]})
+        for key, value in settings.items():
+            _add(instance, "config", {"key": key, "value": value})
+        mesh = _add(_add(root, "asset", {}), "mesh", {"name": _field_mesh(sys, geom)})
+        _add(mesh, "plugin", {"instance": geoms.names[geom]})
+    if len(given) > 1:
+        raise ValueError(
+            "MJCF has one `sdf_initpoints` and `sdf_iterations`, but the distance fields "
+            f"{', '.join(map(repr, given.values()))} have different `starts` or "
+            f"`iterations`: {', '.join(map(str, given))}. Make them equal."
+        )
+    for starts, iterations in given:
+        words = {"sdf_initpoints": starts, "sdf_iterations": iterations}
+        _add(root, "option", words)
+
+
+def _field_mesh(sys: System, geom: int) -> str:
+    """Return a name for the mesh of a distance field that no other mesh has."""
+    name = sys.geoms.names[geom]
+    while name in sys.meshes.names:
+        name += "_"
+    return name
 
 
 def _write_mesh(part: ET.Element, meshes: Meshes, mesh: int, name: str) -> None:

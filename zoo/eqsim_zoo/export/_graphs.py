@@ -194,7 +194,7 @@ _CALLS = {
     "custom_lin": "call_jaxpr",
 }
 # Primitives that return what they are given, in this world without derivatives.
-_SAME = ("copy", "copy_p", "optimization_barrier", "stop_gradient")
+_SAME = ("copy", "copy_p", "once", "optimization_barrier", "stop_gradient")
 # Primitives that return their operand, if that has the right shape and type.
 _SAME_FORM = ("reshape", "broadcast_in_dim", "squeeze", "convert_element_type")
 
