@@ -1,7 +1,7 @@
 """`eqsim identify`"""
 
 import dataclasses
-import importlib
+import importlib.util
 import inspect
 import json
 import pathlib
@@ -98,6 +98,13 @@ def run_identify(request: Request) -> None:
     if any(one.sys.na for one in found):
         # At the start of a window activations are zero.
         windows = windows._replace(settle=min(0.05, 0.2 * request.window))
+        console.print(
+            f"note: the first {windows.settle:g} s of each window are simulated but not "
+            "compared, because activations are zero at its start. Parameters are biased "
+            "where activations remember longer.",
+            markup=False,
+            soft_wrap=True,
+        )
     try:
         chosen, fitted, held = found[0], runs, []
         if request.hold_out > 0 and _count_runs(runs) > 1:
@@ -342,16 +349,13 @@ def _model_class(text: Any, folder: pathlib.Path) -> tuple[Any, dict[str, str]]:
             f"unknown `model` {text!r}. Models: {[*_MODELS]}, or `module:Class` for one of "
             "your own."
         )
-    python.path.insert(0, str(folder))
     try:
-        found = vars(importlib.import_module(module))
+        found = _module_names(module, folder)
     except Exception as error:
         raise ValueError(
             f"the module of `model` {text!r} cannot be imported from {str(folder)!r} or the "
             f"installed packages: {type(error).__name__}: {error}"
         ) from error
-    finally:
-        python.path.remove(str(folder))
     models = {
         key: value
         for key, value in found.items()
@@ -366,6 +370,27 @@ def _model_class(text: Any, folder: pathlib.Path) -> tuple[Any, dict[str, str]]:
     fields = dataclasses.fields(models[name])
     arrays = [field.name for field in fields if not field.metadata.get("static")]
     return models[name], dict.fromkeys(arrays, "free")
+
+
+def _module_names(name: str, folder: pathlib.Path) -> dict[str, Any]:
+    """Return what a module defines: one that is loaded or installed, or a file of the folder.
+    The file does not stay in `sys.modules`, because another folder may have one of the same
+    name, and the folder is searched last, so that its files do not hide installed modules."""
+    file = folder.joinpath(*name.split(".")).with_suffix(".py")
+    spec = importlib.util.spec_from_file_location(name, file)
+    own = name not in python.modules and file.is_file()
+    python.path.append(str(folder))
+    try:
+        if not own or spec is None or spec.loader is None:
+            return vars(importlib.import_module(name))
+        # Dataclasses look up the module of their class.
+        python.modules[name] = found = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(found)
+        return vars(found)
+    finally:
+        python.path.pop(len(python.path) - 1 - python.path[::-1].index(str(folder)))
+        if own:
+            python.modules.pop(name, None)
 
 
 def _as_arrays(cls: type, table: dict[str, Any]) -> dict[str, Any]:

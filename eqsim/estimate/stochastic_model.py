@@ -222,6 +222,9 @@ class SensorMeasurement(AbstractMeasurement):
     - `names`: names of sensors, or one name; by default all.
     - `pipeline`: physics for forces and accelerations. By default that of the stochastic
         model or of the fit if it is `Generalized`, otherwise `Generalized()`.
+
+    **Raises:** `ValueError` by the methods for a name that no sensor has; by `spaces` also for
+    a clock.
     """
 
     names: tuple[str, ...] | None = eqx.field(
@@ -234,20 +237,25 @@ class SensorMeasurement(AbstractMeasurement):
     ) -> dict[str, Array]:
         pipeline = Generalized() if self.pipeline is None else self.pipeline
         if self.names is not None:
+            self._check_names(sys)
             chosen = sys.sensors.select(self.names)
             sys = dataclasses.replace(sys, sensors=chosen)
         values = pipeline.sensors(sys, state, ctrl)
         return {name: jnp.atleast_1d(value) for name, value in values.items()}
 
+    def _check_names(self, sys: System) -> None:
+        for name in self.names or ():
+            if name not in sys.sensors.names:
+                raise ValueError(
+                    f"There is no sensor {name!r}. Sensors: {list(sys.sensors.names)}."
+                )
+
     def spaces(self, sys: System) -> dict[str, AbstractSpace]:
+        self._check_names(sys)
         names = sys.sensors.names if self.names is None else self.names
         kinds = dict(zip(sys.sensors.names, sys.sensors.kinds, strict=True))
         usable = [k for k, kind in kinds.items() if kind is not SensorKind.CLOCK]
         for name in names:
-            if name not in kinds:
-                raise ValueError(
-                    f"There is no sensor {name!r}. Sensors: {list(sys.sensors.names)}."
-                )
             if name not in usable:
                 raise ValueError(
                     f"Sensor {name!r} is a clock, which depends on no state. Choose other "

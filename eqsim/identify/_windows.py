@@ -169,7 +169,8 @@ class Windows(NamedTuple):
         no window and no local fit extends over it. By default ten times the median.
     - `min_samples`: windows with fewer samples after `settle` are left out.
     - `settle`: time at the start of each window that is simulated but not compared, s. Use it
-        with actuator models that have memory, whose state is zero at the start of a window.
+        with activations (MJCF: `dyntype`) and with actuator models that have memory, which are
+        zero at the start of a window.
     """
 
     length: float

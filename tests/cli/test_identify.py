@@ -12,6 +12,7 @@ from recorded_arm import record, SMOOTH
 import eqsim
 from eqsim import identify
 from eqsim._cli import main
+from eqsim._cli._identify_command import read_class
 
 
 PARAMETERS = """
@@ -159,6 +160,26 @@ def test_models_of_users_are_fitted(torques, tmp_path, capsys):
     found = json.loads((tmp_path / "out" / "result.json").read_text())["parameters"]
     values = [found[f"drag.coefficient[{k}]"]["value"] for k in range(2)]
     np.testing.assert_allclose(values, [0.1, 0.1], rtol=0.1)
+
+
+def test_modules_of_one_name_in_two_folders(tmp_path):
+    """Each file of parameters has the class beside it. Installed modules are not hidden."""
+    sys, found = eqsim.load_mjcf(NAMED), []
+    for k in range(2):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        (folder / "gearboxes_of_a_user.py").write_text(
+            f"import colorsys{OWN}    kind = {k}\n"
+        )
+        (folder / "colorsys.py").write_text(
+            "raise ImportError('not the installed one')"
+        )
+        (folder / "drag.toml").write_text(DRAG)
+        found.append(
+            read_class(folder / "drag.toml", sys, 0).sys.actuator_models[0].model
+        )
+    assert [model.kind for model in found] == [0, 1]
+    assert "gearboxes_of_a_user" not in python.modules
 
 
 @pytest.mark.slow

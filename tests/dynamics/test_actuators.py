@@ -295,6 +295,18 @@ def test_discrete_pids_with_delay_and_without_clipping():
         write_mjcf(later)
 
 
+def test_discrete_pids_that_mujoco_moves_otherwise_are_not_written():
+    """`load_mjcf` refuses such files."""
+    sys = load_mjcf(pendulum(SETTINGS, DYNAMICS["filter"]))
+    fields = vars(sys.actuators)
+    off = {"enabled": (False,) * len(sys.actuators.names)}
+    twice = {"inputs": (sys.actuators.inputs[0] * 2, *sys.actuators.inputs[1:])}
+    for change, message in ((off, "is disabled"), (twice, "listed after actuators")):
+        servos = type(sys.actuators)(**{**fields, **change})
+        with pytest.raises(ValueError, match=message):
+            write_mjcf(dataclasses.replace(sys, actuators=servos))
+
+
 @pytest.mark.parametrize("time", (0.0, 0.3))
 def test_discrete_pids_are_written_and_saved(time, tmp_path):
     """Setpoints of keyframes count after the start only."""

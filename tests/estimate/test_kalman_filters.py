@@ -597,6 +597,10 @@ def test_chosen_sensors_of_a_robot_with_a_clock():
     for names in (None, ("gyro", "t")):
         with pytest.raises(ValueError, match=r"'t' is a clock.*\('gyro', 'acc'\)"):
             SensorMeasurement(names).spaces(sys)
+    unknown = SensorMeasurement(("gyro", "typo"))
+    for method in (unknown.spaces, lambda sys: unknown.predict(sys, state, ctrl)):
+        with pytest.raises(ValueError, match=r"no sensor 'typo'. Sensors: \['gyro',"):
+            method(sys)
 
 
 TOUCHING = """<mujoco><option timestep="0.002"/><worldbody>

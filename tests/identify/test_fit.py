@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import mujoco
 import numpy as np
+import optimistix as optx
 import pytest
 from recorded_arm import ARM, record, SMOOTH
 from recorded_rails import DAMPING as RAIL_DAMPING, slide, SYS as RAILS, TRUTH
@@ -17,6 +18,7 @@ from toys import push, Rail, Rails
 import eqsim
 from eqsim import actuators, identify
 from eqsim.estimate.stochastic_model import measurement
+from eqsim.identify import _solver
 from eqsim.identify._fit import prepare
 from eqsim.identify._fit_problem import evaluate
 from eqsim.identify._solver import check_start, iterate_at
@@ -469,13 +471,39 @@ def test_sticking_and_fast_turns():
 
 
 def test_windows_too_sensitive_to_their_start(result):
-    """The error names the recording; a window of growth 1e8 loses its prior to rounding."""
-    steep = iterate_at(result.problem, result.theta, result.starts, 0)
-    steep.arrow.diagonal[2] *= 1e16
-    with pytest.raises(
-        FloatingPointError, match=r"recording 'b'.* too long, or the sim"
+    """The error names the recording; a window of growth 1e8 in one direction loses its prior
+    to rounding. Precise sensors, which determine all directions, are no problem."""
+    now = iterate_at(result.problem, result.theta, result.starts, 0)
+    places = ["a", "", "window 2 (recording 'b')"]
+    for change, message in (
+        (lambda matrix: matrix * 1e16, "The cost is not finite"),
+        (lambda matrix: matrix + 1e16, r"recording 'b'.* too long, or the sim"),
     ):
-        check_start(steep._replace(cost=np.inf), ["a", "", "window 2 (recording 'b')"])
+        matrices = now.arrow.diagonal.copy()
+        matrices[2] = change(matrices[2])
+        changed = now._replace(cost=np.inf, arrow=now.arrow._replace(diagonal=matrices))
+        with pytest.raises(FloatingPointError, match=message):
+            check_start(changed, places)
+
+
+@pytest.mark.parametrize("radius", (0.0, 1e-3))
+def test_failing_simulations_are_no_minimum(result, monkeypatch, radius):
+    """Simulations fail but for the start and its neighborhood: steps become small, as they do
+    at a minimum, but the model of the cost still predicts a decrease."""
+    begin = result.theta + 0.1
+
+    def fails_elsewhere(problem, theta, starts, steps):
+        found = iterate_at(problem, theta, starts, steps)
+        if np.abs(theta - begin).max() <= radius:
+            return found
+        blocks = found.blocks._replace(cost=np.full(len(starts), np.inf))
+        return found._replace(cost=np.inf, blocks=blocks)
+
+    monkeypatch.setattr(_solver, "iterate_at", fails_elsewhere)
+    quiet = lambda *now: False
+    arguments = result.starts, result.bounds, identify.Solver(), quiet, []
+    outcome = _solver.minimize(result.problem, begin, *arguments)[1]
+    assert outcome == optx.RESULTS.nonlinear_divergence
 
 
 def test_posterior_randomizes_at_every_reset(result):

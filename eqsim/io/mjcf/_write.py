@@ -371,8 +371,23 @@ def _write_actuators(part: ET.Element, sys: System) -> None:
         discrete = actuators.gains[k] is Gain.DISCRETE_PID
         element = _add(part, "plugin" if discrete else "general", words)
         if discrete:
+            _check_discrete(actuators, k)
             for key, value in _settings(actuators, k).items():
                 _add(element, "config", {"key": key, "value": value})
+
+
+def _check_discrete(actuators: Actuators, k: int) -> None:
+    name = f"Actuator {actuators.names[k]!r} of the plugin {PID_PLUGIN!r}"
+    if (actuators.ctrl_starts[k], actuators.out_starts[k]) != (k, k):
+        raise ValueError(
+            f"{name} is listed after actuators with several controls or forces, or no "
+            "control, where the plugin reads a wrong control. List it first."
+        )
+    if actuators.active and not actuators.enabled[k]:
+        raise ValueError(
+            f"{name} is disabled, but the plugin exerts its force in disabled groups as well. "
+            "Remove or enable the actuator."
+        )
 
 
 def _settings(actuators: Actuators, k: int) -> dict[str, Any]:
