@@ -4,6 +4,7 @@
 servos; `replay` runs an ONNX policy with it, and measures how well commands are followed.
 """
 
+import math
 import os
 import pathlib
 from collections import deque
@@ -671,7 +672,7 @@ def replay(
     floor = None
     if terrain is not None:
         _check_ground(about.deployment, blind)
-        reach = seconds * float(np.hypot(*command[:2])) + float(np.hypot(*start[:2]))
+        reach = seconds * math.hypot(*command[:2]) + math.hypot(*start[:2])
         model, floor = terrain_scene(
             model, terrain, seed, 2.0 * (reach + TERRAIN_MARGIN)
         )
