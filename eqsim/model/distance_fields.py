@@ -48,15 +48,7 @@ class AbstractDistanceField(abc.ABC):
     )
 
     def __post_init__(self):
-        if not 1 <= self.starts <= 50:
-            raise ValueError(f"`starts` must be 1 to 50, got {self.starts}.")
-        if self.iterations < 1:
-            raise ValueError(f"`iterations` must be positive, got {self.iterations}.")
-        if len(self.box) != 6 or not all(x > 0.0 for x in self.box[3:]):
-            raise ValueError(
-                "`box` must be three coordinates and three positive half sizes, got "
-                f"{self.box}."
-            )
+        _check_starts(self)
 
     @property
     def name(self) -> str:
@@ -89,6 +81,18 @@ class AbstractDistanceField(abc.ABC):
         half = self.extents(size)
         scaled = [a * x for a, x in zip(self.box, (*half, *half), strict=True)]
         return Vec3(*scaled[:3]), Vec3(*scaled[3:])
+
+
+def _check_starts(field: AbstractDistanceField) -> None:
+    if not 1 <= field.starts <= 50:
+        raise ValueError(f"`starts` must be 1 to 50, got {field.starts}.")
+    if field.iterations < 1:
+        raise ValueError(f"`iterations` must be positive, got {field.iterations}.")
+    if len(field.box) != 6 or not all(x > 0.0 for x in field.box[3:]):
+        raise ValueError(
+            "`box` must be three coordinates and three positive half sizes, got "
+            f"{field.box}."
+        )
 
 
 class Torus(AbstractDistanceField):
@@ -192,7 +196,7 @@ class Gear(AbstractDistanceField):
     phase: float = 0.0
 
     def __post_init__(self):
-        super().__post_init__()
+        _check_starts(self)
         if not 3.0 <= self.teeth < math.inf:
             raise ValueError(f"`teeth` must be at least 3, got {self.teeth}.")
 

@@ -287,7 +287,7 @@ def read_field(
 
 
 def plugin_of(
-    field: AbstractDistanceField, size: np.ndarray
+    field: AbstractDistanceField, size: Any
 ) -> tuple[str, dict[str, float]] | None:
     """Return the plugin of a distance field and its settings; None if there is none."""
     if type(field) is Gear:

@@ -28,6 +28,7 @@ import numpy as np
 from eqsim import System
 from eqsim.io import write_mjcf
 from eqsim.model import (
+    AbstractDistanceField,
     Activation,
     Actuators,
     Bias,
@@ -230,6 +231,10 @@ def _refuse_parts(sys: System) -> None:
     kinds = {sys.geoms.kinds[geom] for geom in touching}
     for word, found in (
         ("contacts of meshes or height fields", not kinds.isdisjoint(WITH_DATA)),
+        (
+            "distance fields",
+            any(isinstance(kind, AbstractDistanceField) for kind in sys.geoms.kinds),
+        ),
         ("equality constraints", bool(sys.equalities.names)),
         ("an elliptic friction cone", sys.cone is not Cone.PYRAMIDAL),
         ("torsional friction (condim 4 or 6)", any(size > 3 for size in condims)),

@@ -7,7 +7,7 @@ import pytest
 from eqsim_mjx import Mjx
 
 import eqsim
-from eqsim.model import GeomKind
+from eqsim.model import GeomKind, replace_shape, Torus
 
 
 PILE = """
@@ -62,6 +62,12 @@ def test_attached_models():
     sys = lazy.with_actuator_model("lazy", eqsim.actuators.Delay(0.01, 5))
     with pytest.raises(ValueError, match="The robot has attached actuator models"):
         Mjx().init(sys)
+
+
+def test_distance_fields():
+    sys = eqsim.load_mjcf(PILE)
+    with pytest.raises(ValueError, match="The robot has distance fields"):
+        Mjx().init(replace_shape(sys, "two", Torus(), (0.3, 0.1)))
 
 
 def test_shapes_that_mjx_cannot_collide():

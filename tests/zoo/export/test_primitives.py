@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
+from eqsim._loops import once
 from eqsim_zoo.export import _graphs as graphs
 from eqsim_zoo.export._formats import onnx_model, torch_module, write_numpy
 from eqsim_zoo.export._primitives import _TABLE
@@ -168,6 +169,12 @@ def expected(values):
 
 def test_every_row_has_a_case():
     assert {*CASES} | ELSEWHERE == {*_TABLE}
+
+
+def test_what_computes_nothing_is_left_out():
+    for keep in (once, lax.stop_gradient, lax.optimization_barrier):
+        graph = traced(lambda x, y, keep=keep: keep((x + y, x * y)))
+        assert {node.primitive for node in graph.nodes} == {"add", "mul"}
 
 
 def given(graph, values):
