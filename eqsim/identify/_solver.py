@@ -231,19 +231,20 @@ def minimize(
     if told(now.theta, now.starts, now.cost, now.steps):
         return now, optx.RESULTS.successful
     damping, growth, largest = solver.damping, 4.0, _largest_steps(problem)
-    # Steps with more damping than `light` are small everywhere, not only at a minimum.
+    # Steps that are limited, or more damped than `light`, are small not only at a minimum.
     light, idle, failed = damping, 0, False
     while now.steps < solver.max_steps:
-        step, slope = _step(now, bounds, largest, damping)
+        step, slope, whole = _step(now, bounds, largest, damping)
         new = iterate_at(problem, *step, now.steps + 1)
         least = now.cost - 1e-3 * slope
         if not new.cost < least:
             count = min(_CORRECTIONS, solver.max_steps - new.steps)
             new = _corrected(problem, now, new, count, least)
         decrease, enough = now.cost - new.cost, solver.rtol * (abs(now.cost) + 1e-12)
-        possible = lambda now: _step(now, bounds, largest, light)[1]
+        possible = lambda now: _step(now, bounds, largest, light)[2]
         if np.isfinite(new.cost) and decrease > 1e-3 * slope:
-            small, heavy = decrease <= enough, damping > solver.damping
+            small = decrease <= enough
+            heavy, limited = damping > solver.damping, whole > slope
             idle, failed = (idle + 1, failed) if small else (0, False)
             ratio = decrease / max(slope, 1e-300)
             damping *= max(0.1, 1 - (2 * min(ratio, 1.5) - 1) ** 3)
@@ -251,14 +252,15 @@ def minimize(
             light = min(damping, solver.damping)
             if told(now.theta, now.starts, now.cost, now.steps):
                 return now, optx.RESULTS.successful
-            if small and heavy and (failed or idle < _IDLE):
+            unclear = heavy and (failed or idle < _IDLE)
+            if small and (limited or unclear):
                 small = possible(now) <= enough
             if small:
                 return now, optx.RESULTS.successful
         else:
             now, failed = now._replace(steps=new.steps), not np.isfinite(new.cost)
             # Where residuals have kinks, the cost decreases less than the model predicts.
-            if (possible(now) if failed else slope) <= enough:
+            if (possible(now) if failed else whole) <= enough:
                 return now, optx.RESULTS.successful
             damping, growth = damping * growth, growth * 2
             if damping > 1e12:
@@ -276,7 +278,7 @@ motions that depend on one direction of the start alone do."""
 
 def _sensitive(diagonal: np.ndarray) -> np.ndarray:
     """Return true for windows with a finite matrix that are too sensitive to their starts."""
-    out = np.isfinite(diagonal).all(axis=(1, 2))
+    out = np.asarray(np.isfinite(diagonal).all(axis=(1, 2)))
     # With the prior no eigenvalue is below the inverse of the largest entry.
     out[out] = np.abs(diagonal[out]).max(axis=(1, 2), initial=0.0) > 1 / _SINGULAR
     matrix = diagonal[out]
@@ -402,8 +404,8 @@ def _largest_steps(problem: FitProblem) -> np.ndarray:
 
 
 def _step(now: Iterate, bounds, largest: np.ndarray, damping: float):
-    """Return the next point, and the decrease of the cost that the quadratic model
-    predicts.
+    """Return the next point, the decrease of the cost that the quadratic model predicts, and
+    the one without a largest change.
 
     **Arguments:**
 
@@ -431,7 +433,8 @@ def _step(now: Iterate, bounds, largest: np.ndarray, damping: float):
     # Far from the solution, the linear model asks for factors beyond which it is wrong.
     share = 1 / max(1.0, float((np.abs(step) / largest).max(initial=0.0)))
     place = theta + share * step, now.starts + share * starts
-    return place, share * (1 - 0.5 * share) * max(float(slope), 0.0)
+    slope = max(float(slope), 0.0)
+    return place, share * (1 - 0.5 * share) * slope, 0.5 * slope
 
 
 def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:

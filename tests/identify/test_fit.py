@@ -506,6 +506,15 @@ def test_failing_simulations_are_no_minimum(result, monkeypatch, radius):
     assert outcome == optx.RESULTS.nonlinear_divergence
 
 
+def test_limited_steps_are_no_minimum(result, monkeypatch):
+    """The largest step of a logarithm makes all of a step small."""
+    monkeypatch.setattr(_solver, "_largest_steps", lambda problem: np.full(2, 1e-6))
+    arguments = result.starts, result.bounds, identify.Solver(max_steps=8)
+    begin, quiet = result.theta + 0.1, lambda *now: False
+    now, outcome = _solver.minimize(result.problem, begin, *arguments, quiet, [])
+    assert outcome == optx.RESULTS.nonlinear_max_steps_reached and now.steps == 8
+
+
 def test_posterior_randomizes_at_every_reset(result):
     """Robots of episodes are spread as the posterior; only the fitted numbers are carried."""
     env = AutoReset(TimeLimit(DomainRandomization(Rail(), result.posterior), 2))
