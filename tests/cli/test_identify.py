@@ -386,14 +386,18 @@ def test_refused_models_and_simulations(files, tmp_path, capsys, monkeypatch):
     (tmp_path / "arm.xml").write_text(SMOOTH.replace('name="elbow"', 'name="shoulder"'))
     assert main(files) == 2
     assert "shoulder" in capsys.readouterr().err
-    (tmp_path / "arm.xml").write_text(SMOOTH)
+    lag = '<general joint="elbow" dyntype="filter" dynprm="0.1"/>'
+    slow = SMOOTH.replace('<motor joint="elbow"/>', lag)
+    (tmp_path / "arm.xml").write_text(slow)
 
     def diverges(*args, **options):
         raise FloatingPointError("The simulation of window 3 is not finite.")
 
     monkeypatch.setattr(identify, "fit", diverges)
     assert main(files) == 2
-    assert "window 3 is not finite" in " ".join(capsys.readouterr().err.split())
+    found = capsys.readouterr()
+    assert "window 3 is not finite" in " ".join(found.err.split())
+    assert "note: the first 0.05 s of each window are simulated" in found.out
 
 
 def test_missing_files(files, capsys):
