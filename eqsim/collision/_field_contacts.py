@@ -25,7 +25,7 @@ from ..kinematics.link_motion import Pose
 from ..model import Collider, GeomKind
 from ..model.distance_fields import AbstractDistanceField
 from ..model.kinds import AnyKind
-from ..spatial import Mat3, safe_sqrt, Vec3
+from ..spatial import clamp, Mat3, safe_sqrt, Vec3
 from ..spatial.rotations import zero_length
 from .points import half_extents, Point, Shape, unit
 
@@ -44,7 +44,7 @@ def _sphere(point: Vec3, size: Vec3) -> tuple[Any, Vec3]:
 
 
 def _capsule(point: Vec3, size: Vec3) -> tuple[Any, Vec3]:
-    level = point.z - jnp.clip(point.z, -size.y, size.y)
+    level = point.z - clamp(point.z, -size.y, size.y)
     return _sphere(point._replace(z=level), size)
 
 

@@ -91,7 +91,7 @@ def preset(
     **Arguments:**
 
     - `make`: the class of the task.
-    - `about`: what the function does.
+    - `about`: first sentence of its docstring.
     - `model`: default robot, if it is not that of the class.
     - `edit`: change of the robot.
     - `draw`: class of the domain randomization.
