@@ -499,6 +499,7 @@ def output(call: Primal, signature, x64: bool):
 
 # Programs are large, so only recent ones are cached, which are about to be compiled.
 @ft.lru_cache(maxsize=8)
+@kernels.without_collection()
 def traced(call: Primal, signature, x64: bool):
     """Return the program of one environment, with the shapes and structure of its
     results."""

@@ -50,5 +50,6 @@ from ._programs import (
     Program as Program,
     recorded_fallbacks as recorded_fallbacks,
     resulting_patterns as resulting_patterns,
+    without_collection as without_collection,
 )
 from ._translation import dependence as dependence, Unsupported as Unsupported

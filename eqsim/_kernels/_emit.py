@@ -36,35 +36,36 @@ class Body:
     def __init__(self, schedule: Schedule, text: Text):
         self.graph, self.schedule, self.text = schedule.graph, schedule, text
         self.width = text.width
-        self.names: dict[tuple[int, bool], str] = {}
+        # Registers and literals of values as they are, and broadcast to all lanes.
+        self._names: dict[int, str] = {}
+        self._broadcast: dict[int, str] = {}
         self._pointers: dict[int, str] = {}
 
     def address(self, place: int | str) -> str:
         """Return the address of an offset in scratch memory."""
         return self.text.new(f"getelementptr i8, ptr %S, i64 {place}")
 
-    def _align(self, dtype: str, vector: bool) -> int:
-        if dtype == "b1":
-            return max(1, self.width // 8) if vector else 1
-        return bits(dtype) // 8 * (self.width if vector else 1)
-
     def value(self, node: int, vector: bool = False) -> str:
         """Return the register or literal of a value; `vector` broadcasts scalars."""
-        graph = self.graph
-        node = self.schedule.resolve(node)
+        names = self._broadcast if vector else self._names
+        name = names.get(node)
+        if name is None:
+            name = names[node] = self._value(self.schedule.resolve(node), vector)
+        return name
+
+    def _value(self, node: int, vector: bool) -> str:
+        graph, text = self.graph, self.text
         dtype = graph.dtype[node]
         if node in graph.value:
-            return self.text.literal(graph.value[node], dtype, vector)
-        own = self.text.is_vector(node)
-        name = self.names.get((node, own))
+            return text.literal(graph.value[node], dtype, vector)
+        name = self._names.get(node)
         if name is None:
-            name = self._load(node)
-            self.names[node, own] = name
-        if vector and not own and self.width > 1:
-            if (node, True) not in self.names:
-                self.names[node, True] = self.text.broadcast(name, dtype)
-            return self.names[node, True]
-        return name
+            name = self._names[node] = self._load(node)
+        if not vector or text.is_vector(node) or self.width == 1:
+            return name
+        if node not in self._broadcast:
+            self._broadcast[node] = text.broadcast(name, dtype)
+        return self._broadcast[node]
 
     def _load(self, node: int) -> str:
         graph = self.graph
@@ -72,18 +73,20 @@ class Body:
             array, index = graph.args[node]
             if index in graph.value:
                 return self._element(array, int(graph.value[index]))
-        dtype, own = graph.dtype[node], self.text.is_vector(node)
+        kind, align = self._slot(node)
         address = self.address(self.schedule.place[node])
-        align = self._align(dtype, own)
-        return self.text.new(
-            f"load {self.text.type(dtype, own)}, ptr {address}, align {align}"
-        )
+        return self.text.new(f"load {kind}, ptr {address}, align {align}")
+
+    def _slot(self, node: int) -> tuple[str, int]:
+        """Return the type and the alignment of the slot of a value."""
+        dtype, own = self.graph.dtype[node], self.text.is_vector(node)
+        lanes = self.width if own else 1
+        return self.text.type(dtype, own), max(1, bits(dtype) * lanes // 8)
 
     def store(self, node: int, name: str) -> None:
         """Store a value in its slot."""
-        dtype, own = self.graph.dtype[node], self.text.is_vector(node)
+        kind, align = self._slot(node)
         address = self.address(self.schedule.place[node])
-        kind, align = self.text.type(dtype, own), self._align(dtype, own)
         self.text.lines.append(f"  store {kind} {name}, ptr {address}, align {align}")
 
     def evaluate(self, node: int) -> None:
@@ -98,14 +101,14 @@ class Body:
                 return
             name = self._lookup(node, array, index)
         else:
-            name = self._operation(node)
-        self.names[node, self.text.is_vector(node)] = name
+            name = self._operation(node, op)
+        self._names[node] = name
         if node in self.schedule.place:
             self.store(node, name)
 
-    def _operation(self, node: int) -> str:
+    def _operation(self, node: int, op: str) -> str:
         """Return the result of a scalar operation."""
-        graph, op, text = self.graph, self.graph.op[node], self.text
+        graph, text = self.graph, self.text
         args, dtype, vector = graph.args[node], graph.dtype[node], text.is_vector(node)
         if op == "any":
             return self._any(args[0])

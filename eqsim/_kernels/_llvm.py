@@ -8,6 +8,7 @@ other functions but exp and tanh do. These reduce the argument by multiples of $
 use Taylor polynomials. The result of a lane does not depend on the other lanes.
 """
 
+import functools
 import math
 import struct
 from typing import NamedTuple
@@ -32,14 +33,22 @@ _TYPES = {
 }
 
 
+@functools.cache
+def _vectors(width: int) -> dict[str, str]:
+    return {dtype: f"<{width} x {name}>" for dtype, name in _TYPES.items()}
+
+
 def scalar_type(dtype: str) -> str:
     """Return LLVM's name of a type."""
     return _TYPES[dtype]
 
 
+_BITS = {dtype: 1 if dtype == "b1" else 8 * int(dtype[1:]) for dtype in _TYPES}
+
+
 def bits(dtype: str) -> int:
     """Return the width of a type in bits; 1 for booleans."""
-    return 1 if dtype == "b1" else 8 * int(dtype[1:])
+    return _BITS[dtype]
 
 
 def literal(number, dtype: str) -> str:
@@ -98,6 +107,7 @@ class Text:
         self.graph, self.width, self.prefix = graph, width, prefix
         self.uses = Uses()
         self.lines: list[str] = []
+        self._kinds = _TYPES, _vectors(width)
         self._count = 0
 
     def new(self, expression: str) -> str:
@@ -118,8 +128,7 @@ class Text:
 
     def type(self, dtype: str, vector: bool) -> str:
         """Return LLVM's name of the type of a value."""
-        name = _TYPES[dtype]
-        return f"<{self.width} x {name}>" if vector else name
+        return self._kinds[vector][dtype]
 
     def literal(self, number, dtype: str, vector: bool) -> str:
         """Return a constant operand in LLVM's notation."""

@@ -336,12 +336,13 @@ def _simple_not(graph, args, dtype):
 
 
 def _line(template: str) -> Instruction:
-    """Return an instruction on `{x}` and `{y}` of type `{kind}`; `{s}` is `s` for signed
+    """Return an instruction on operands of one type; `{s}` in its name is `s` for signed
     integers and `u` for others."""
+    signed, unsigned = template.format(s="s"), template.format(s="u")
 
     def write(text: Text, names: list[str], dtype: str, vector: bool) -> str:
-        kind, s = text.type(dtype, vector), "s" if dtype[0] == "i" else "u"
-        return text.new(template.format(kind=kind, s=s, x=names[0], y=names[-1]))
+        name = signed if dtype[0] == "i" else unsigned
+        return text.new(f"{name} {text.type(dtype, vector)} {', '.join(names)}")
 
     return write
 
@@ -559,7 +560,7 @@ _minus: Partial = lambda e, ct: e("neg", ct)
 def _row(
     fold, floats=None, integers=None, rule=None, partials=None, **flags
 ) -> Operation:
-    """Return a row; texts are templates of instructions."""
+    """Return a row; texts are names of instructions."""
     floats = _line(floats) if isinstance(floats, str) else floats
     integers = _line(integers) if isinstance(integers, str) else integers
     return Operation(fold, floats, integers, rule, partials, **flags)
@@ -568,14 +569,13 @@ def _row(
 def _comparison(fold, test: str, of_floats: str, commutes: bool = False) -> Operation:
     return _row(
         fold,
-        f"fcmp {of_floats} {{kind}} {{x}}, {{y}}",
-        f"icmp {test} {{kind}} {{x}}, {{y}}",
+        f"fcmp {of_floats}",
+        f"icmp {test}",
         commutes=commutes,
         is_cheap=True,
     )
 
 
-_PAIR = "{kind} {x}, {y}"
 _PRODUCT = (
     lambda e, ct: e("mul", ct, e.x[1]),
     lambda e, ct: e("mul", ct, e.x[0]),
@@ -585,27 +585,27 @@ _cheap = functools.partial(_row, is_cheap=True)
 OPERATIONS: dict[str, Operation] = {
     # Arithmetic.
     "add": _commuting(
-        np.add, f"fadd contract {_PAIR}", f"add {_PAIR}", _simple_add, (_same, _same)
+        np.add, "fadd contract", "add", _simple_add, (_same, _same)
     ),
     "sub": _cheap(
         np.subtract,
-        f"fsub contract {_PAIR}",
-        f"sub {_PAIR}",
+        "fsub contract",
+        "sub",
         _simple_sub,
         (_same, _minus),
     ),
     "mul": _commuting(
-        np.multiply, f"fmul contract {_PAIR}", f"mul {_PAIR}", _simple_mul, _PRODUCT
+        np.multiply, "fmul contract", "mul", _simple_mul, _PRODUCT
     ),
     "div": _row(
         _divide,
-        f"fdiv contract {_PAIR}",
+        "fdiv contract",
         _integer_division("div"),
         _simple_div,
         (lambda e, ct: e("div", ct, e.x[1]), _quotient),
     ),
     "rem": _row(_remainder, _helper("rem", "fmod"), _integer_division("rem")),
-    "neg": _cheap(np.negative, "fneg {kind} {x}", _integer_neg, _simple_neg, (_minus,)),
+    "neg": _cheap(np.negative, "fneg", _integer_neg, _simple_neg, (_minus,)),
     "abs": _cheap(
         np.abs,
         _intrinsic("fabs"),
@@ -644,9 +644,9 @@ OPERATIONS: dict[str, Operation] = {
     "ne": _comparison(np.not_equal, "ne", "une", commutes=True),
     "is_finite": _row(np.isfinite, _float_is_finite),
     # Bits.
-    "and": _commuting(np.bitwise_and, None, f"and {_PAIR}", _and_or(False)),
-    "or": _commuting(np.bitwise_or, None, f"or {_PAIR}", _and_or(True)),
-    "xor": _commuting(np.bitwise_xor, None, f"xor {_PAIR}"),
+    "and": _commuting(np.bitwise_and, None, "and", _and_or(False)),
+    "or": _commuting(np.bitwise_or, None, "or", _and_or(True)),
+    "xor": _commuting(np.bitwise_xor, None, "xor"),
     "not": _cheap(np.invert, None, _integer_not, _simple_not),
     "shift_left": _row(_shifted("left"), None, _integer_shift("shl")),
     "shift_right_logical": _row(_shifted("logical"), None, _integer_shift("lshr")),

@@ -8,6 +8,7 @@ call are compiled in the background. `note` and `fallbacks` record what XLA comp
 import concurrent.futures
 import contextlib
 import dataclasses
+import gc
 import itertools
 import logging
 import math
@@ -333,10 +334,24 @@ def _make(program: Program, layout: Layout, out, nbatch: int) -> _Kernel:
 # Machine code.
 
 
+@contextlib.contextmanager
+def without_collection() -> Iterator[None]:
+    """Leave cyclic garbage alone within a context: a program in the making is a million
+    objects, all in use, that Python would search for garbage again and again."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 _LOCK = threading.Lock()
 _LOADED: dict[str, Loaded] = {}
 
 
+@without_collection()
 def loaded(program: Program, layout: Layout) -> tuple[str, tuple[bool, ...]]:
     """Return the name under which XLA finds the kernel of a program, and flags of the
     arguments that it has."""

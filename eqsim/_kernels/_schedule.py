@@ -109,6 +109,7 @@ class Choose:
 Item = Operations | Copy | Repeat | Choose
 
 _LEAVES = frozenset({"const", "param", "input", "pointer", "state", "table"})
+_CONTROL = frozenset({"loop", "branch"})
 
 
 class Schedule:
@@ -185,7 +186,7 @@ class Schedule:
 
     def _order(self, roots: list[int], depth: int) -> list[int]:
         """Sort the nodes of a block that `roots` need, arguments first."""
-        graph, done, found = self.graph, self._done, []
+        graph, done, live, found = self.graph, self._done, self.live, []
         for root in roots:
             stack = [(root, False)]
             while stack:
@@ -202,7 +203,7 @@ class Schedule:
                 if op != "get":
                     stack.append((node, True))
                 for arg in reversed(graph.needs(node)):
-                    if arg not in done and (arg in self.live):
+                    if arg in live and arg not in done:
                         stack.append((arg, False))
         return found
 
@@ -216,7 +217,7 @@ class Schedule:
                 chunk.clear()
 
         for node in order:
-            if isinstance(self.graph.aux[node], Loop | Branch):
+            if self.graph.op[node] in _CONTROL:
                 flush()
                 items.append(self._control(node))
                 continue
@@ -232,8 +233,9 @@ class Schedule:
 
     def resolve(self, node: int) -> int:
         """Return the value that a node stands for."""
-        while node in self.alias:
-            node = self.alias[node]
+        alias = self.alias
+        while node in alias:
+            node = alias[node]
         return node
 
     def read(self, node: int) -> int:
@@ -245,7 +247,10 @@ class Schedule:
         return node
 
     def _use(self, node: int, reads: bool = True) -> None:
-        node = self.read(node)
+        self._use_read(self.read(node), reads)
+
+    def _use_read(self, node: int, reads: bool = True) -> None:
+        """Record the use of a node that is read in memory."""
         if node in self.graph.value:
             return
         self.uses.append((node, self.time, self._loops))
@@ -256,14 +261,16 @@ class Schedule:
         self.born[node] = self.time, self._loops
 
     def _chunk(self, nodes: list[int]) -> Operations:
-        time, own, rows = self._tick(), set(nodes), self.graph.rows
+        args, rows = self.graph.args, self.graph.rows
+        time, own = self._tick(), set(nodes)
         for node in nodes:
             # Times of their own: an update in place comes after all other reads.
             self._tick()
             self._bear(node)
-            for arg in self.graph.args[node]:
-                if self.resolve(arg) not in own or rows[self.read(arg)]:
-                    self._use(arg)
+            for arg in args[node]:
+                source = self.read(arg)
+                if source not in own or rows[source]:
+                    self._use_read(source)
         return Operations(time, nodes)
 
     def _state(self, like: int) -> int:
@@ -395,14 +402,12 @@ def _live(graph: Graph, outputs: list[int]):
         if node in live:
             continue
         live.add(node)
-        aux = graph.aux[node]
-        if graph.op[node] == "get":
-            result(graph.args[node][0], graph.aux[node])
+        op, aux = graph.op[node], graph.aux[node]
+        if op == "get":
+            result(graph.args[node][0], aux)
         elif node in owner:
             result(*owner[node])
-        elif isinstance(aux, Branch):
-            stack.extend(graph.args[node])
-        elif isinstance(aux, Loop):
+        elif op == "loop":
             if aux.test is not None:
                 stack.append(aux.test)
         else:
