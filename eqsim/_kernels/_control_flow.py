@@ -7,7 +7,7 @@ needs it; results of the others are kept by selection.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,7 +53,7 @@ class Carry:
     - `written`: flags of the arrays that the loop writes at computed indices.
     """
 
-    def __init__(self, walk: Translation, avals, written: list[bool] | None = None):
+    def __init__(self, walk: Translation, avals, written: Sequence[bool] | None = None):
         self.graph, self.avals = walk.graph, avals
         written = written or [False] * len(avals)
         self.in_memory = [
@@ -250,7 +250,7 @@ def while_operands(params, operands) -> tuple[list, list, list]:
     return operands[:first], operands[first:second], operands[second:]
 
 
-def while_writes(params) -> list[bool]:
+def while_writes(params) -> tuple[bool, ...]:
     """Return for each value that is carried whether it is written at computed indices."""
     return written_arguments(params["body_jaxpr"].jaxpr)[params["body_nconsts"] :]
 

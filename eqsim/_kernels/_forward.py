@@ -286,7 +286,7 @@ class _Beside:
             tangents[k] = rate
         return list(values[: self.count]), tangents
 
-    def extended(self, entries: list, others) -> list:
+    def extended(self, entries: Sequence, others) -> list:
         """Return one entry per value, and one per tangent."""
         return [*entries, *(others[k] for k in self.chosen)]
 

@@ -228,7 +228,8 @@ class Graph:
 
     def needs(self, node: int) -> tuple[int, ...]:
         """Return the nodes that must be computed before a node."""
-        return self.args[node] + self._captures.get(node, ())
+        captures = self._captures.get(node)
+        return self.args[node] if captures is None else self.args[node] + captures
 
     def _free(self, outs: list[int], depth: int) -> tuple[int, ...]:
         """Return the nodes outside the block at `depth` that `outs` need."""

@@ -95,7 +95,7 @@ class Element:
 def apply(graph: Graph, op: str, args: tuple[int, ...], dtype: str) -> int:
     """Return the simplified node of a scalar operation."""
     value, row = graph.value, OPERATIONS[op]
-    if all(arg in value for arg in args):
+    if value.keys() >= {*args}:
         numbers = [value[arg] for arg in args]
         return graph.constant(row.fold(*numbers), dtype)
     if row.rule is not None:
@@ -241,12 +241,14 @@ def _vectorized(function):
 
 def _simple_add(graph, args, dtype):
     x, y = args
-    for one, other in ((x, y), (y, x)):
-        if one in graph.value and graph.value[one] == 0:
-            return other
-    for one, other in ((x, y), (y, x)):
-        if graph.op[other] == "neg":
-            return apply(graph, "sub", (one, graph.args[other][0]), dtype)
+    if x in graph.value and graph.value[x] == 0:
+        return y
+    if y in graph.value and graph.value[y] == 0:
+        return x
+    if graph.op[y] == "neg":
+        return apply(graph, "sub", (x, graph.args[y][0]), dtype)
+    if graph.op[x] == "neg":
+        return apply(graph, "sub", (y, graph.args[x][0]), dtype)
 
 
 def _simple_sub(graph, args, dtype):

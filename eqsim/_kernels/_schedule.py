@@ -188,11 +188,11 @@ class Schedule:
         """Sort the nodes of a block that `roots` need, arguments first."""
         graph, done, live, found = self.graph, self._done, self.live, []
         for root in roots:
-            stack = [(root, False)]
+            stack = [root]
             while stack:
-                node, ready = stack.pop()
-                if ready:
-                    found.append(node)
+                node = stack.pop()
+                if node < 0:
+                    found.append(~node)
                     continue
                 if node in done or graph.depth[node] < depth:
                     continue
@@ -201,10 +201,11 @@ class Schedule:
                 if op in _LEAVES:
                     continue
                 if op != "get":
-                    stack.append((node, True))
+                    # The node itself, after all that it needs.
+                    stack.append(~node)
                 for arg in reversed(graph.needs(node)):
                     if arg in live and arg not in done:
-                        stack.append((arg, False))
+                        stack.append(arg)
         return found
 
     def _items(self, order: list[int]) -> list[Item]:

@@ -105,12 +105,18 @@ def dtype_of(aval) -> str:
     """Return the type of an array in the graph."""
     if not isinstance(aval, ShapedArray):
         raise Unsupported(f"values of type {aval} are not supported")
-    if aval.dtype == jax.dtypes.float0:
-        return "b1"
-    name = np.dtype(aval.dtype).str[1:]
-    if name not in _TYPES:
+    name = _type_name(aval.dtype)
+    if name is None:
         raise Unsupported(f"arrays of type {aval} are not supported")
     return name
+
+
+@functools.cache
+def _type_name(dtype) -> str | None:
+    if dtype == jax.dtypes.float0:
+        return "b1"
+    name = np.dtype(dtype).str[1:]
+    return name if name in _TYPES else None
 
 
 # Which axes of the batch the results of a jaxpr depend on.
@@ -236,7 +242,9 @@ def scan_dependence(params, deps: list[int]) -> list[int]:
 def called(eqn) -> ClosedJaxpr | None:
     """Return the jaxpr that an equation calls, if it is a mere call."""
     for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
-        inner = eqn.params.get(name)
+        if name not in eqn.params:
+            continue
+        inner = eqn.params[name]
         if isinstance(inner, ClosedJaxpr):
             return inner
         if isinstance(inner, Jaxpr):
@@ -254,7 +262,8 @@ def _is_vector(aval) -> bool:
     return isinstance(aval, ShapedArray) and aval.ndim == 1
 
 
-def written_arguments(jaxpr: Jaxpr) -> list[bool]:
+@functools.lru_cache(maxsize=8192)
+def written_arguments(jaxpr: Jaxpr) -> tuple[bool, ...]:
     """Return, for each argument, whether elements of it are replaced at computed
     indices."""
     found: set[Any] = set()
@@ -277,4 +286,4 @@ def written_arguments(jaxpr: Jaxpr) -> list[bool]:
         found |= {
             x for x, is_written in own if is_written and not isinstance(x, Literal)
         }
-    return [x in found for x in jaxpr.invars]
+    return tuple(x in found for x in jaxpr.invars)
