@@ -240,13 +240,18 @@ def nodes(values: list[int], shape: Sequence[int]) -> Unrolled:
 def constant(graph: Graph, array) -> Value:
     """Return an array of literal numbers."""
     array = np.asarray(array)
-    dtype = array.dtype.str[1:]
-    flat = array.reshape(-1)
-    if not is_large(array.shape):
-        return nodes([graph.constant(x, dtype) for x in flat], array.shape)
-    key = dtype, flat.tobytes()
-    data = graph.pure("table", (), dtype, key, flat.size)
-    return stored(data, array.shape, dtype, graph)
+    dtype, data = array.dtype.str[1:], array.tobytes()
+    if is_large(array.shape):
+        table = graph.pure("table", (), dtype, (dtype, data), array.size)
+        return stored(table, array.shape, dtype, graph)
+    key = dtype, array.shape, data
+    found = graph.literals.get(key)
+    if found is None:
+        numbers = array.reshape(-1).tolist()
+        found = nodes([graph.constant(x, dtype) for x in numbers], array.shape)
+        found.flags.writeable = False
+        graph.literals[key] = found
+    return found
 
 
 def stored(array: int, shape: tuple[int, ...], dtype: str, graph: Graph) -> Value:

@@ -86,6 +86,7 @@ class Graph:
         in the lanes where the node is false.
     - `held`: tests of loops whose lanes end separately. They hold wherever the results of
         the body are used.
+    - `literals`: unrolled arrays of constants, by type, shape and bytes.
     - `width`: lanes of a vector.
     - `keeps_blanks`: true if short arrays without values are kept as such; such a graph
         cannot be compiled.
@@ -104,9 +105,10 @@ class Graph:
         self.assumed: dict[int, bytes] = {}
         self.frozen: dict[int, tuple[int, int]] = {}
         self.held: set[int] = set()
+        self.literals: dict[tuple[str, tuple[int, ...], bytes], np.ndarray] = {}
         self.blocks = [Block(0, 0)]
         self._constants: dict[tuple[str, bytes], int] = {}
-        self._integers: dict[tuple[str, int] | None, int] = {}
+        self._numbers: dict[tuple[str, int | float], int] = {}
         self._captures: dict[int, tuple[int, ...]] = {}
 
     def _append(self, op, args, dtype, dep, depth, aux, rows) -> int:
@@ -121,10 +123,13 @@ class Graph:
 
     def constant(self, value, dtype: str) -> int:
         """Return a literal number."""
-        # Most are indices, which need no conversion to be found again.
-        short = (dtype, value) if type(value) is int else None
-        if (found := self._integers.get(short)) is not None:
-            return found
+        # Numbers of Python need no conversion to be found again. Equal ones are the same,
+        # but for the sign of zero.
+        short = None
+        if type(value) is int or type(value) is float and value:
+            short = dtype, value
+            if (found := self._numbers.get(short)) is not None:
+                return found
         scalar: Any = np.asarray(value).astype(dtype)[()]
         key = dtype, scalar.tobytes()
         found = self._constants.get(key)
@@ -133,7 +138,7 @@ class Graph:
             self._constants[key] = found
             self.value[found] = scalar
         if short is not None:
-            self._integers[short] = found
+            self._numbers[short] = found
         return found
 
     def source(self, op: str, dtype: str, dep: int, aux=None, rows: int = 0) -> int:

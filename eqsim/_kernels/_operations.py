@@ -262,16 +262,16 @@ def _simple_sub(graph, args, dtype):
 
 
 def _simple_mul(graph, args, dtype):
-    for one, other in (args, args[::-1]):
-        if one in graph.value:
-            number = graph.value[one]
-            if number == 0:
-                return graph.constant(0, dtype)
-            if number == 1:
-                return other
-            if number == -1:
-                return apply(graph, "neg", (other,), dtype)
     x, y = args
+    one, other = (x, y) if x in graph.value else (y, x)
+    if one in graph.value:
+        number = graph.value[one]
+        if number == 0:
+            return graph.constant(0, dtype)
+        if number == 1:
+            return other
+        if number == -1:
+            return apply(graph, "neg", (other,), dtype)
     if graph.op[x] == "neg" and graph.op[y] == "neg":
         return apply(graph, "mul", (graph.args[x][0], graph.args[y][0]), dtype)
 

@@ -262,16 +262,18 @@ class Schedule:
         self.born[node] = self.time, self._loops
 
     def _chunk(self, nodes: list[int]) -> Operations:
-        args, rows = self.graph.args, self.graph.rows
-        time, own = self._tick(), set(nodes)
+        graph, time, own = self.graph, self._tick(), set(nodes)
+        # Most arguments are results of this chunk, which stay in registers.
+        kept = {n for n in nodes if not graph.rows[n] and graph.op[n] != "load"}
         for node in nodes:
             # Times of their own: an update in place comes after all other reads.
             self._tick()
             self._bear(node)
-            for arg in args[node]:
-                source = self.read(arg)
-                if source not in own or rows[source]:
-                    self._use_read(source)
+            for arg in graph.args[node]:
+                if arg not in kept:
+                    source = self.read(arg)
+                    if source not in own or graph.rows[source]:
+                        self._use_read(source)
         return Operations(time, nodes)
 
     def _state(self, like: int) -> int:
