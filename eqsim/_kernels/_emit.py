@@ -73,21 +73,20 @@ class Body:
             array, index = graph.args[node]
             if index in graph.value:
                 return self._element(array, int(graph.value[index]))
-        kind, align = self._slot(node)
-        address = self.address(self.schedule.place[node])
-        return self.text.new(f"load {kind}, ptr {address}, align {align}")
+        kind, slot = self._slot(node)
+        return self.text.new(f"load {kind}, {slot}")
 
-    def _slot(self, node: int) -> tuple[str, int]:
-        """Return the type and the alignment of the slot of a value."""
+    def _slot(self, node: int) -> tuple[str, str]:
+        """Return the type of a value, and the operand that names its slot."""
         dtype, own = self.graph.dtype[node], self.text.is_vector(node)
-        lanes = self.width if own else 1
-        return self.text.type(dtype, own), max(1, bits(dtype) * lanes // 8)
+        address = self.address(self.schedule.place[node])
+        align = max(1, bits(dtype) * (self.width if own else 1) // 8)
+        return self.text.type(dtype, own), f"ptr {address}, align {align}"
 
     def store(self, node: int, name: str) -> None:
         """Store a value in its slot."""
-        kind, align = self._slot(node)
-        address = self.address(self.schedule.place[node])
-        self.text.lines.append(f"  store {kind} {name}, ptr {address}, align {align}")
+        kind, slot = self._slot(node)
+        self.text.lines.append(f"  store {kind} {name}, {slot}")
 
     def evaluate(self, node: int) -> None:
         """Compute a pure node, and keep it if other chunks need it."""
