@@ -152,18 +152,15 @@ class HeldElliptic(AbstractCost):
         return x
 
     def force(self, piece: Any, x: Residual) -> Residual:
-        slides = self._slides(piece)
         scaled, length = self._scaled(x)
-        slope = jnp.where(
-            slides, self._most / jnp.where(slides, length, 1.0), self.weight
-        )
+        slope = self._slope(self._slides(piece), length)
         sides = (-mu * slope * u for mu, u in zip(self.friction, scaled, strict=True))
         return (_where(self.weight, self.normal), *sides)
 
     def model(self, piece: Any, x: Residual) -> Residual:
         # The forces of sliding contacts do not depend on the length of the residual.
         slides, (scaled, length) = self._slides(piece), self._scaled(piece)
-        start = jnp.where(slides, self._most / jnp.where(slides, length, 1.0), 0.0)
+        start = jnp.where(slides, self._slope(slides, length), 0.0)
         rows = self.stiffness(piece)
         sides = []
         for k, (mu, u) in enumerate(zip(self.friction, scaled, strict=True), start=1):
@@ -173,8 +170,7 @@ class HeldElliptic(AbstractCost):
 
     def stiffness(self, piece: Any) -> Weights:
         slides, (scaled, length) = self._slides(piece), self._scaled(piece)
-        safe = jnp.where(slides, length, 1.0)
-        slope = jnp.where(slides, self._most / safe, self.weight)
+        slope, safe = self._slope(slides, length), jnp.where(slides, length, 1.0)
         unit = [jnp.where(slides, u / safe, 0.0) for u in scaled]
         rows: list[tuple] = [(jnp.zeros_like(self.weight),)]
         for i, mu in enumerate(self.friction):
@@ -191,8 +187,7 @@ class HeldElliptic(AbstractCost):
     def update(self, old, x: Residual, offset: Residual, tolerance: float):
         real, assumed = self.force(x, x), self.model(old, x)
         _, length = self._scaled(x)
-        most = self._most / jnp.where(length > 0.0, length, 1.0)
-        slope = jnp.where(self._slides(x), most, self.weight)
+        slope = self._slope(self._slides(x), length)
         parts = zip(self.friction, offset[1:], x[1:], strict=True)
         size = sum(mu * (jnp.abs(a) + jnp.abs(b)) for mu, a, b in parts)
         changed = False
@@ -203,6 +198,12 @@ class HeldElliptic(AbstractCost):
     @property
     def _most(self):
         return _where(self.weight, self.radius)
+
+    def _slope(self, slides, length):
+        """Return the scaled force per scaled residual, which is zero without a normal
+        force."""
+        sticking = jnp.where(self._most > 0.0, self.weight, 0.0)
+        return jnp.where(slides, self._most / jnp.where(slides, length, 1.0), sticking)
 
     def _scaled(self, x: Residual) -> tuple[list, Any]:
         u = [mu * y for mu, y in zip(self.friction, x[1:], strict=True)]

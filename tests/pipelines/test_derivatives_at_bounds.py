@@ -89,6 +89,27 @@ def test_a_range_of_one_value():
     assert jax.grad(speed)(jnp.asarray(0.5)) == 0.0
 
 
+PARTING = """
+<mujoco><option timestep=".002" cone="elliptic" noslip_iterations="3"/><worldbody>
+  <geom type="plane" size="1 1 1"/><body><joint name="j" type="slide" axis="1 0 0"/>
+    <joint type="slide" axis="0 0 1"/><geom size=".1" pos="0 0 .11" margin=".02"/></body>
+</worldbody><actuator><motor joint="j"/></actuator></mujoco>"""
+
+
+def test_forces_of_friction_that_are_always_zero():
+    """At rest and without load, a joint without friction moves as freely as elsewhere, and
+    so does a sphere that leaves the ground, in a robot without slip."""
+    rubbing = ball('<actuator><motor joint="j"/></actuator>', 'frictionloss=".1"')
+    loss = lambda s: s.joints.frictionloss
+    for sys, start in (
+        (eqx.tree_at(loss, rubbing, jnp.zeros(1)), jnp.zeros(1)),
+        (load_mjcf(PARTING), jnp.asarray([0.0, 1.0])),
+    ):
+        start = Generalized().init(sys, None, start)
+        speed = lambda ctrl: after(sys, start, ctrl[None], 1).qd[0]
+        assert check(speed, 0.0, 1.0) > 0.0
+
+
 @pytest.mark.parametrize("lengths", ("-1 .3", ".3 1"))
 @pytest.mark.quick_cases("-1 .3")
 def test_a_tendon_becomes_taut(lengths):
