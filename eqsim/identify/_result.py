@@ -136,7 +136,10 @@ class Result:
                 "the solver reached its largest number of steps (`Solver.max_steps`)"
             )
         elif self.outcome == optx.RESULTS.nonlinear_divergence:
-            reason = "no step decreases the cost, or simulations fail"
+            reason = (
+                "no step decreases the cost as its derivatives predict (kinks or wrong "
+                "derivatives), or simulations fail"
+            )
         else:
             reason = str(self.outcome)
         return f"not converged: {reason}. Values are not a minimum, and intervals are not valid."

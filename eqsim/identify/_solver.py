@@ -172,7 +172,10 @@ class Solver(NamedTuple):
 
     - `max_steps`: largest number of evaluations of residuals and Jacobians per noise
         estimate.
-    - `rtol`: relative decrease of the cost below which a fit has converged.
+    - `rtol`: relative decrease of the cost below which a fit has converged, of a step and as
+        predicted by derivatives. A fit that ends at kinks of the cost, where it decreases less
+        than predicted, has converged if the root mean square of the distances of its parameters
+        from the predicted minimum is at most half a standard deviation.
     - `damping`: initial damping, relative to the diagonal.
     - `rounds`: largest number of noise estimates.
     - `restarts`: largest number of times that the starts of badly fitted windows are
@@ -231,8 +234,9 @@ def minimize(
     if told(now.theta, now.starts, now.cost, now.steps):
         return now, optx.RESULTS.successful
     damping, growth, largest = solver.damping, 4.0, _largest_steps(problem)
-    # Steps that are limited, or more damped than `light`, are small not only at a minimum.
+    # A step that is limited, or more damped than `light`, is small not only at a minimum.
     light, idle, failed = damping, 0, False
+    possible = lambda now: _step(now, bounds, largest, light)[2]
     while now.steps < solver.max_steps:
         step, slope, whole = _step(now, bounds, largest, damping)
         new = iterate_at(problem, *step, now.steps + 1)
@@ -241,35 +245,48 @@ def minimize(
             count = min(_CORRECTIONS, solver.max_steps - new.steps)
             new = _corrected(problem, now, new, count, least)
         decrease, enough = now.cost - new.cost, solver.rtol * (abs(now.cost) + 1e-12)
-        possible = lambda now: _step(now, bounds, largest, light)[2]
         if np.isfinite(new.cost) and decrease > 1e-3 * slope:
             small = decrease <= enough
-            heavy, limited = damping > solver.damping, whole > slope
-            idle, failed = (idle + 1, failed) if small else (0, False)
+            idle = idle + 1 if small and whole <= slope else 0
+            failed = failed and small
             ratio = decrease / max(slope, 1e-300)
             damping *= max(0.1, 1 - (2 * min(ratio, 1.5) - 1) ** 3)
             damping, growth, now = max(damping, 1e-9), 4.0, new
             light = min(damping, solver.damping)
             if told(now.theta, now.starts, now.cost, now.steps):
                 return now, optx.RESULTS.successful
-            unclear = heavy and (failed or idle < _IDLE)
-            if small and (limited or unclear):
-                small = possible(now) <= enough
-            if small:
-                return now, optx.RESULTS.successful
+            stalled = idle >= _IDLE
         else:
             now, failed = now._replace(steps=new.steps), not np.isfinite(new.cost)
-            # Where residuals have kinks, the cost decreases less than the model predicts.
-            if (possible(now) if failed else whole) <= enough:
-                return now, optx.RESULTS.successful
+            small, stalled = True, whole <= enough
             damping, growth = damping * growth, growth * 2
-            if damping > 1e12:
-                return now, optx.RESULTS.nonlinear_divergence
+        stalled = stalled and not failed
+        if small and possible(now) <= enough or stalled and _near_minimum(now, bounds):
+            return now, optx.RESULTS.successful
+        if stalled or damping > 1e12:
+            return now, optx.RESULTS.nonlinear_divergence
     return now, optx.RESULTS.nonlinear_max_steps_reached
 
 
 _IDLE = 3
-"""Steps in a row with small decreases after which a fit with kinks has converged."""
+"""Steps in a row with small decreases after which a fit ends."""
+_NEAR = 0.5
+"""Root mean square of the remaining steps, in standard deviations, up to which a fit that ends
+at kinks of the cost has converged."""
+
+
+def _near_minimum(now: Iterate, bounds) -> bool:
+    """Return true if the parameters, and all unknowns, are within `_NEAR` of the minimum of the
+    quadratic model. At kinks, such as those of dry friction, the cost decreases less than the
+    model predicts."""
+    unlimited = np.full(len(now.theta), np.inf)
+    (theta, _), slope, _ = _step(now, bounds, unlimited, 0.0)
+    step = theta - now.theta
+    least = _NEAR**2 * np.median(now.blocks.misfit)
+    near = step @ eliminate(now.arrow).matrix @ step <= least * len(step)
+    return bool(near and 2 * slope <= least * (len(step) + now.starts.size))
+
+
 _SINGULAR = 1e-13
 """Least eigenvalue of the matrix of a start, scaled to a unit diagonal, below which rounding
 errors of the matrix exceed the prior. Precise sensors make the diagonal large, not this small;
@@ -523,18 +540,21 @@ _STEPS = 6
 
 
 def restarted(problem: FitProblem, now: Iterate) -> np.ndarray | None:
-    """Find better starts of the windows that are fitted much worse than others, with
-    parameters as they are.
+    """Find better starts of windows, with parameters as they are: of those that are fitted
+    much worse than others, and of those whose start is held at a kink of the cost, so that
+    its quadratic model predicts a decrease of more than one.
 
-    Losses per window discount such windows themselves, and continuity ties them to their
-    neighbors; then nothing is tried.
+    Losses per window discount badly fitted windows themselves, and continuity ties windows to
+    their neighbors; then nothing is tried.
 
     **Returns:** starts of all windows, or None if none is better.
     """
     if problem.loss.per_window or problem.gap_weight > 0:
         return None
-    misfit = np.asarray(now.blocks.misfit)
-    bad = misfit > _RATIO * np.median(misfit)
+    misfit, slope = np.asarray(now.blocks.misfit), now.arrow.gradient
+    own = -_start_steps(_usable(now), slope, np.zeros(len(slope)))
+    held = 0.5 * (own * slope).sum(axis=1) > np.median(misfit)
+    bad = held | (misfit > _RATIO * np.median(misfit))
     if not bad.any():
         return None
     starts = np.where(bad[:, None], 0.0, now.starts)

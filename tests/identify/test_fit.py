@@ -500,19 +500,65 @@ def test_failing_simulations_are_no_minimum(result, monkeypatch, radius):
         return found._replace(cost=np.inf, blocks=blocks)
 
     monkeypatch.setattr(_solver, "iterate_at", fails_elsewhere)
-    quiet = lambda *now: False
-    arguments = result.starts, result.bounds, identify.Solver(), quiet, []
-    outcome = _solver.minimize(result.problem, begin, *arguments)[1]
+    _, outcome = _minimized(result, begin)
     assert outcome == optx.RESULTS.nonlinear_divergence
 
 
 def test_limited_steps_are_no_minimum(result, monkeypatch):
     """The largest step of a logarithm makes all of a step small."""
     monkeypatch.setattr(_solver, "_largest_steps", lambda problem: np.full(2, 1e-6))
-    arguments = result.starts, result.bounds, identify.Solver(max_steps=8)
-    begin, quiet = result.theta + 0.1, lambda *now: False
-    now, outcome = _solver.minimize(result.problem, begin, *arguments, quiet, [])
+    now, outcome = _minimized(result, result.theta + 0.1, max_steps=8)
     assert outcome == optx.RESULTS.nonlinear_max_steps_reached and now.steps == 8
+
+
+def _minimized(result, theta, starts=None, **settings):
+    quiet, solver = lambda *now: False, identify.Solver(**settings)
+    starts = result.starts if starts is None else starts
+    return _solver.minimize(
+        result.problem, theta, starts, result.bounds, solver, quiet, []
+    )
+
+
+def test_a_start_at_a_minimum_has_converged(result):
+    """Also with a tolerance near that of rounding, and where residuals are zero."""
+    now, _ = _minimized(result, result.theta, rtol=1e-12)
+    again, outcome = _minimized(result, now.theta, now.starts, rtol=1e-12)
+    assert outcome == optx.RESULTS.successful and again.steps < 10
+    np.testing.assert_allclose(again.theta, now.theta, atol=1e-6)
+    real = eqx.tree_at(lambda s: s.joints.damping, RAILS, jnp.asarray(TRUTH))
+    exact = _rails(real, noise=0.0)
+    assert not exact.not_converged
+    np.testing.assert_allclose(exact.values, TRUTH, rtol=1e-6)
+
+
+@pytest.mark.parametrize("distance", (0.1, 10.0))
+def test_kinks_are_minima_near_predicted_ones(result, monkeypatch, distance):
+    """All steps increase a cost with a kink where the fit starts. It has converged if the
+    derivatives predict a minimum within half a standard deviation."""
+    assembled, sd = _solver._assembled, np.sqrt(np.diag(result.covariance.used))
+    begin = result.theta + distance * sd
+
+    def with_kink(problem, theta, starts, blocks, steps):
+        found = assembled(problem, theta, starts, blocks, steps)
+        return found._replace(cost=found.cost + 1e6 * np.abs(theta - begin).sum())
+
+    monkeypatch.setattr(_solver, "_assembled", with_kink)
+    now, outcome = _minimized(result, begin, rtol=1e-9)
+    np.testing.assert_allclose(now.theta, begin, atol=1e-5)
+    near = optx.RESULTS.successful, optx.RESULTS.nonlinear_divergence
+    assert outcome == near[int(distance > 1)] and now.steps < 100
+
+
+def test_wrong_derivatives_are_no_minimum():
+    """No step decreases the cost if the sign of all derivatives is wrong."""
+    fixed = jax.lax.stop_gradient
+    wrong = lambda sys, state: {"q": 2 * fixed(state.q) - state.q}
+    with pytest.warns(
+        identify.IdentificationWarning, match="as its derivatives predict"
+    ):
+        found = _rails(measure=wrong)
+    assert found.outcome == optx.RESULTS.nonlinear_divergence
+    assert found.dictionary()["outcome"].startswith("not converged: no step")
 
 
 def test_posterior_randomizes_at_every_reset(result):
