@@ -21,7 +21,13 @@ from ._errors import (
 from .envs import AbstractEnv
 from .model import System
 from .randomize import presets
-from .wrappers import AbstractWrapper, DomainRandomization, Lifetime, nested_envs
+from .wrappers import (
+    AbstractCarryOver,
+    AbstractWrapper,
+    DomainRandomization,
+    Lifetime,
+    nested_envs,
+)
 
 
 Randomizer = Callable[[PRNGKeyArray, System], System]
@@ -48,6 +54,13 @@ def check_no_auto_reset(env: Any, library: str, instead: str = "") -> None:
                 f"The state of `{type(held).__name__}` is kept across episodes, but "
                 f"{library} starts episodes itself. Leave it out{instead}."
             )
+
+
+def carries_over(env: AbstractEnv) -> bool:
+    """Return true if the end of an episode decides how the next one starts, as with a
+    curriculum: a library that starts episodes itself calls
+    `eqsim.wrappers.next_episode`."""
+    return any(isinstance(held, AbstractCarryOver) for held in nested_envs(env))
 
 
 def randomized(

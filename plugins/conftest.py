@@ -5,13 +5,18 @@ import pickle
 import re
 import signal
 import zlib
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import pytest
 
 import eqsim
+from eqsim import AbstractEnv, ResetOptions
+from eqsim.envs import reset_options
+from eqsim.wrappers import AbstractCarryOver, Lifetime
 
 
 # What a shape or a type promotes to silently is a mistake more often than not.
@@ -105,3 +110,40 @@ def readme(request):
     found = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
     assert found
     return found
+
+
+class Numbered(eqx.Module):
+    inner: Any
+    number: Any
+
+
+class Curriculum(AbstractCarryOver):
+    """Observes the number of the episode: the option `start`, by default 0."""
+
+    env: AbstractEnv
+
+    lifetime = Lifetime.EPISODE
+
+    def reset(self, key, options=None):
+        number = reset_options(options).start
+        number = jnp.asarray(0 if number is None else number, jnp.int32)
+        return self._told(*self.env.reset(key), number)
+
+    def step(self, state, action):
+        return self._told(*self.env.step(state.inner, action), state.number)
+
+    def _told(self, inner, timestep, number):
+        obs = number[None].astype(timestep.obs.dtype)
+        return Numbered(inner, number), eqx.tree_at(lambda t: t.obs, timestep, obs)
+
+    def next_options(self, key, state):
+        return ResetOptions(start=state.number + 1)
+
+    def progress(self, state):
+        return {}
+
+
+@pytest.fixture(scope="session")
+def curriculum():
+    """An environment whose observation is the number of episodes before."""
+    return Curriculum(eqsim.make("point_mass"))

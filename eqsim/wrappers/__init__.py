@@ -58,6 +58,7 @@ from ._wrapper import (
     AbstractWrapper as AbstractWrapper,
     Lifetime as Lifetime,
     nested_envs as nested_envs,
+    next_episode as next_episode,
     next_options as next_options,
 )
 from .skills import (

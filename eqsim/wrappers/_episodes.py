@@ -29,7 +29,7 @@ from ._wrapper import (
     check_env,
     Lifetime,
     nested_envs,
-    next_options,
+    next_episode,
     Options,
     refuse_run,
     vector_size,
@@ -160,7 +160,7 @@ class AutoReset(AbstractStateful):
         check_action(self, action)
         key_reset, key = jr.split(state.key)
         step = lambda: self.env.step(state.inner, action)
-        fresh = lambda last: self.env.reset(key_reset, self._options(key_reset, last))
+        fresh = lambda last: next_episode(self.env, key_reset, last)
         no = jnp.zeros((), bool)
         if self.mode is ResetMode.NEXT_STEP:
             inner, timestep = lax.cond(state.over, lambda: fresh(state.inner), step)
@@ -174,9 +174,6 @@ class AutoReset(AbstractStateful):
         )
         timestep = eqx.tree_at(lambda t: t.obs, _final(timestep), obs)
         return AutoResetState(new, key, no), timestep
-
-    def _options(self, key, last: Any) -> ResetOptions | None:
-        return next_options(self.env, jr.fold_in(key, 1), last)
 
 
 def _pair(state, timestep: Timestep):

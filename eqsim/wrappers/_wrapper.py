@@ -107,7 +107,7 @@ class AbstractStateful(AbstractWrapper):
 
 class AbstractCarryOver(AbstractStateful):
     """A wrapper whose last state in an episode decides how the next one starts, such as a
-    curriculum. `AutoReset` passes its options to the next reset."""
+    curriculum. `AutoReset` and `next_episode` pass its options to the next reset."""
 
     @abc.abstractmethod
     def next_options(self, key: PRNGKeyArray, state: Any) -> ResetOptions:
@@ -130,6 +130,25 @@ def next_options(
             state = state.inner
         env = env.env
     return None
+
+
+_OPTIONS = 0x7FFFFFFF
+"""Number of the key of options, which differs from all keys into which a wrapper splits
+that of a reset: `split(key)[k]` equals `fold_in(key, k)`."""
+
+
+def next_episode(
+    env: AbstractEnv, key: PRNGKeyArray, last: Any
+) -> tuple[Any, Timestep]:
+    """Reset an environment after an episode, with the options of a curriculum if there is
+    one.
+
+    **Arguments:**
+
+    - `key`: key of the reset.
+    - `last`: last state of the episode.
+    """
+    return env.reset(key, next_options(env, jr.fold_in(key, _OPTIONS), last))
 
 
 class AbstractStateless(AbstractWrapper):

@@ -10,10 +10,14 @@ from toys import Rail, sled
 
 import eqsim
 import eqsim.testing
+from eqsim.envs import ResetOptions
 from eqsim.terrain import Blocks, Flat, Slope, TerrainGrid
 from eqsim.wrappers import (
+    AbstractCarryOver,
     AutoReset,
     DomainRandomization,
+    Lifetime,
+    next_episode,
     pool_resets,
     progress_of,
     TerrainCurriculum,
@@ -71,6 +75,36 @@ def test_levels_follow_the_distance():
     assert len({*levels[6].tolist()}) > 1
     start = state.inner.inner.start
     np.testing.assert_allclose(start, state.inner.inner.inner.q[:, :2], atol=1e-12)
+
+
+class _Told(AbstractCarryOver):
+    """Keeps the keys of options."""
+
+    env: eqsim.AbstractEnv
+    keys: list = eqx.field(static=True, default_factory=list)
+
+    lifetime = Lifetime.EPISODE
+
+    def reset(self, key, options=None):
+        return self.env.reset(key)
+
+    def step(self, state, action):
+        raise AssertionError("is not stepped")
+
+    def next_options(self, key, state):
+        self.keys.append(jr.key_data(key))
+        return ResetOptions()
+
+    def progress(self, state):
+        return {}
+
+
+def test_key_of_options():
+    """It is none of those into which wrappers split the key of the reset."""
+    env = _Told(Rail())
+    next_episode(env, jr.key(3), None)
+    others = jr.key_data(jr.split(jr.key(3), 64))
+    assert not np.any(np.all(others == env.keys[0][None], axis=1))
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ def to_brax(env: AbstractEnv) -> Any:
     returns a batch of robots and their axes.
 
     **Raises:** `ImportError` if Brax is not installed; `ValueError` if `env` resets
-    itself.
+    itself, or has a curriculum, as Brax repeats the first state of each environment.
     """
     try:
         from ._brax_env import BraxEnv

@@ -8,7 +8,7 @@ import jax.random as jr
 from brax.envs.base import Env, State
 
 from eqsim import AbstractEnv, System, Timestep
-from eqsim.bridges import check_no_auto_reset, typed_key
+from eqsim.bridges import carries_over, check_no_auto_reset, typed_key
 
 
 class BraxEnv(Env):
@@ -16,6 +16,12 @@ class BraxEnv(Env):
 
     def __init__(self, env: AbstractEnv):
         check_no_auto_reset(env, "Brax")
+        if carries_over(env):
+            raise ValueError(
+                "Brax starts every episode in the same state, so the curriculum of "
+                f"`{type(env).__name__}` would never go on. Leave it out, or train with "
+                "`eqsim_zoo`."
+            )
         self.eqsim_env = env
 
     @property

@@ -12,7 +12,8 @@ from dm_env import specs
 
 import eqsim
 from eqsim import AbstractEnv
-from eqsim.bridges import check_no_auto_reset
+from eqsim.bridges import carries_over, check_no_auto_reset
+from eqsim.wrappers import next_episode
 
 
 class DmEnv(dm_env.Environment):
@@ -28,7 +29,8 @@ class DmEnv(dm_env.Environment):
     def reset(self) -> dm_env.TimeStep:
         """Start an episode."""
         self._key, key = jr.split(self._key)
-        self._state, timestep = _reset(self.eqsim_env, key)
+        last = self._state if carries_over(self.eqsim_env) else None
+        self._state, timestep = _reset(self.eqsim_env, key, last)
         self._over = False
         return dm_env.restart(np.array(timestep.obs))
 
@@ -76,5 +78,9 @@ class _Actions(specs.BoundedArray):
         return np.clip(np.zeros(self.shape, self.dtype), self.minimum, self.maximum)
 
 
-_reset = eqx.filter_jit(lambda env, key: env.reset(key))
+_reset = eqx.filter_jit(
+    lambda env, key, last: (
+        env.reset(key) if last is None else next_episode(env, key, last)
+    )
+)
 _step = eqx.filter_jit(lambda env, state, action: env.step(state, action))

@@ -14,6 +14,7 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, Timestep
 from eqsim.bridges import check_count, check_no_auto_reset, typed_key
+from eqsim.wrappers import next_episode
 
 from ._foreign import AbstractLibrary, Foreign, foreign, Found
 
@@ -202,7 +203,7 @@ class GymnaxEnv:
         new, timestep, truncated = self._step(state, action, params)
         done = timestep.terminated | truncated
         go_on = lambda: (timestep.obs, new)
-        obs, new = lax.cond(done, lambda: self._begin(key, params), go_on)
+        obs, new = lax.cond(done, lambda: self._begin(key, params, new.inner), go_on)
         terms = {f"reward_{name}": value for name, value in timestep.terms.items()}
         info = terms | {
             "terminated": timestep.terminated,
@@ -216,8 +217,10 @@ class GymnaxEnv:
         arrays = (self._params if params is None else params).env
         return eqx.combine(arrays, self._static)
 
-    def _begin(self, key, params) -> tuple[Array, GymnaxState]:
-        inner, timestep = self._env(params).reset(typed_key(key))
+    def _begin(self, key, params, last=None) -> tuple[Array, GymnaxState]:
+        env, key = self._env(params), typed_key(key)
+        begun = env.reset(key) if last is None else next_episode(env, key, last)
+        inner, timestep = begun
         return timestep.obs, GymnaxState(inner, jnp.zeros((), jnp.int32))
 
     def _step(self, state, action, params) -> tuple[GymnaxState, Timestep, Array]:

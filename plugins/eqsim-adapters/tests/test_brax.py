@@ -100,7 +100,7 @@ def test_environment_of_brax(brax):
     np.testing.assert_allclose(timestep.reward[2], expected.reward, rtol=1e-6)
 
 
-def test_bad_input(brax):
+def test_bad_input(brax, curriculum):
     env = brax.get_environment("fast")
     with pytest.raises(ValueError, match="must not reset itself.*AutoReset"):
         from_brax(brax.training.wrap(env, 5), dt=0.02)
@@ -110,6 +110,8 @@ def test_bad_input(brax):
         from_brax(brax.get_environment("fast", obs_mode="dict_state"), dt=0.02)
     with pytest.raises(ValueError, match="`AutoReset`.*Brax"):
         to_brax(eqsim.AutoReset(eqsim.make("point_mass")))
+    with pytest.raises(ValueError, match="curriculum of `Curriculum`.*Leave it out"):
+        to_brax(curriculum)
 
 
 @pytest.mark.slow

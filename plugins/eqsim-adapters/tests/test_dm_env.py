@@ -56,3 +56,9 @@ def test_bad_input():
             env.step(action)
     with pytest.raises(ValueError, match="`AutoReset`.*dm_env"):
         to_dm_env(eqsim.AutoReset(eqsim.make("point_mass")))
+
+
+def test_curriculum_goes_on(curriculum):
+    env = to_dm_env(curriculum, max_steps=2)
+    steps = [env.step(np.zeros(1)) for _ in range(7)]
+    assert [float(step.observation[0]) for step in steps] == [0, 0, 0, 1, 1, 1, 2]

@@ -274,3 +274,13 @@ def test_some_updates(name):
     env = to_gymnax(eqsim.make(name), "legacy", max_steps_in_episode=20)
     losses, lengths = _train(env, 3, jr.key(0))
     assert np.all(np.isfinite(losses)) and np.all(lengths <= 32)
+
+
+def test_curriculum_goes_on(curriculum):
+    env = to_gymnax(curriculum, max_steps_in_episode=2)
+    seen, state = env.reset(jr.key(0))
+    numbers = [float(seen[0])]
+    for k in range(6):
+        seen, state, *_ = env.step(jr.key(k), state, jnp.zeros(1))
+        numbers.append(float(seen[0]))
+    assert numbers == [0, 0, 1, 1, 2, 2, 3]

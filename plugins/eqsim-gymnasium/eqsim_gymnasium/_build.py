@@ -44,12 +44,14 @@ def build(
 
 class Start(NamedTuple):
     """Checked reset options; for many environments, with a leading axis except for
-    `sys`."""
+    `sys` and `start`."""
 
     q: Any = None
     qd: Any = None
     context: Any = None
+    patch: Any = None
     sys: System | None = None
+    start: Any = None
 
 
 def start(
@@ -74,7 +76,7 @@ def start(
             )
         return np.broadcast_to(value, (number, *value.shape))
 
-    vectors = ("q", "qd", "context")
+    vectors = ("q", "qd", "context", "patch")
     new = {name: each(name, given._asdict()[name]) for name in vectors}
     return given._replace(**new)
 
@@ -82,7 +84,9 @@ def start(
 def _numbers(env: AbstractEnv, name: str, value: Any) -> Any:
     if name == "sys" or value is None:
         return value
-    value = np.asarray(value, env.sys.dt.dtype)
+    if name == "start":
+        return jax.tree_util.tree_map(np.asarray, value)
+    value = np.asarray(value, np.int32 if name == "patch" else env.sys.dt.dtype)
     if not np.all(np.isfinite(value)):
         raise ValueError(f"`options[{name!r}]` must be finite, got {value}.")
     return value

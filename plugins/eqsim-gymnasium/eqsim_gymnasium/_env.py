@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from eqsim import AbstractEnv, DomainRandomization, System
-from eqsim.bridges import check_count, CompiledEnv, Randomizer
+from eqsim.bridges import carries_over, check_count, CompiledEnv, Randomizer
 from eqsim.render import Camera, camera_for, images
 from eqsim.wrappers import episode_robot, nested_envs
 
@@ -64,6 +64,12 @@ class AbstractRunning:
             raise gymnasium.error.ResetNeeded("`reset` must be called first.")
         return self._now
 
+    def _last(self, seed: Any) -> Any:
+        """Return the state on which a curriculum depends; None without one, and for a new
+        seed."""
+        fresh = seed is not None or self._now is None
+        return None if fresh or not carries_over(self.eqsim_env) else self._now.state
+
     def _draw(self, sys: System, q: Any) -> np.ndarray:
         """Return images; the first one chooses the camera."""
         camera, width, height = self._picture
@@ -85,8 +91,9 @@ class EqsimEnv(AbstractRunning, gymnasium.Env[np.ndarray, np.ndarray]):
     Skill-discovery environments also report their `descriptor`.
 
     A seed starts a sequence of random keys that each reset continues, as specified by
-    Gymnasium. `reset` accepts the options of `eqsim.ResetOptions`: `q`, `qd`, and with
-    `randomize`, `sys` and `context`.
+    Gymnasium. `reset` accepts the options of `eqsim.ResetOptions`: `q`, `qd`, with
+    `randomize` `sys` and `context`, and `patch` and `start` of environments that have
+    them. A curriculum goes on from episode to episode, until `reset` gets a seed.
 
     **Arguments:**
 
@@ -139,7 +146,7 @@ class EqsimEnv(AbstractRunning, gymnasium.Env[np.ndarray, np.ndarray]):
         key = self._key
         if seed is not None or key is None:
             key = self._program(chain, words(self.np_random))
-        self._now, report = self._program(reset, key, given)
+        self._now, report = self._program(reset, key, given, self._last(seed))
         self._key = self._now.key
         report = jax.device_get(report)
         return np.array(report.obs), single_infos(report)
@@ -184,8 +191,8 @@ class EqsimVectorEnv(
     - `DISABLED`: `reset(options={"reset_mask": mask})` resets the environments in the
         mask. Environments whose episode has ended must not be stepped.
 
-    Reset options apply to all environments; `q`, `qd` and `context` may have one row
-    per environment instead. With seed `s`, environment `i` has the seed `s + i`.
+    Reset options apply to all environments; `q`, `qd`, `context` and `patch` may have one
+    row per environment instead. With seed `s`, environment `i` has the seed `s + i`.
 
     **Arguments:** as for `EqsimEnv`, and
 
@@ -248,11 +255,11 @@ class EqsimVectorEnv(
         key = self._seeded(seed, everyone if mask is None else mask)
         if mask is None:
             mask = everyone
-            self._now, report = self._program(resets, key, given)
+            self._now, report = self._program(resets, key, given, self._last(seed))
             seen = report.obs, report.state_infos
         else:
             now = self._running()._replace(key=key)
-            args = now, self._seen, mask, given
+            args = now, self._seen, mask, given, self._last(seed)
             self._now, seen = self._program(resets_where, *args)
         self._key, self._seen = self._now.key, seen
         self._over = self._over & ~mask

@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from eqsim import AbstractEnv, ResetOptions, Timestep
+from eqsim.wrappers import next_episode
 
 from ._build import Start
 from ._v5 import state_infos, term_infos, velocity_infos
@@ -58,12 +59,18 @@ def chains(env: AbstractEnv, words: Any) -> Any:
 
 
 def reset(
-    env: AbstractEnv, key: Any, start: Start | None = None
+    env: AbstractEnv, key: Any, start: Start | None = None, last: Any = None
 ) -> tuple[Running, Report]:
-    """Start the next episode of a sequence."""
+    """Start the next episode of a sequence.
+
+    - `last`: last state of the episode before, on which a curriculum depends.
+    """
     key, key_reset = jr.split(key)
-    options = None if start is None else ResetOptions(**start._asdict())
-    state, timestep = env.reset(key_reset, options)
+    if start is not None or last is None:
+        options = None if start is None else ResetOptions(**start._asdict())
+        state, timestep = env.reset(key_reset, options)
+    else:
+        state, timestep = next_episode(env, key_reset, last)
     report = _report(env, state, timestep, {})
     return Running(key, state, jnp.zeros((), jnp.int32)), report
 
@@ -77,23 +84,29 @@ def step(env: AbstractEnv, now: Running, action: Any) -> tuple[Running, Report]:
 
 
 def resets(
-    env: AbstractEnv, key: Any, start: Start | None = None
+    env: AbstractEnv, key: Any, start: Start | None = None, last: Any = None
 ) -> tuple[Running, Report]:
     """Start the next episode of each environment."""
-    axes = None if start is None else Start(0, 0, 0, None)
-    return jax.vmap(ft.partial(reset, env), (0, axes))(key, start)
+    axes = None if start is None else Start(0, 0, 0, 0, None, None)
+    return jax.vmap(ft.partial(reset, env), (0, axes, 0))(key, start, last)
 
 
 def resets_where(
-    env: AbstractEnv, now: Running, seen: Any, mask: Any, start: Any = None
+    env: AbstractEnv,
+    now: Running,
+    seen: Any,
+    mask: Any,
+    start: Any = None,
+    last: Any = None,
 ) -> tuple[Running, Any]:
     """Start the next episode of the environments in `mask`.
 
     - `seen`: observations and `state_infos` of all environments.
+    - `last`: last states of their episodes, on which a curriculum depends.
     """
 
     def fresh():
-        new, report = resets(env, now.key, start)
+        new, report = resets(env, now.key, start, last)
         pick = lambda mask, new, old: jtu.tree_map(
             lambda x, y: lax.select(mask, x, y), new, old
         )
@@ -123,7 +136,7 @@ def steps_then_reset(
     now, report = steps(env, now, action, limit)
     last = report.obs, report.state_infos
     mask = report.terminated | report.truncated
-    now, (obs, infos) = resets_where(env, now, last, mask)
+    now, (obs, infos) = resets_where(env, now, last, mask, None, now.state)
     return now, report._replace(
         obs=obs,
         state_infos=infos,
@@ -137,9 +150,9 @@ def steps_or_reset(
 ) -> tuple[Running, Report]:
     """Take one step of each environment, or start the next episode where `over` is
     true."""
-    now, report = steps(env, now, action, limit)
+    before, (now, report) = now.state, steps(env, now, action, limit)
     seen = report.obs, report.state_infos
-    now, (obs, infos) = resets_where(env, now, seen, over)
+    now, (obs, infos) = resets_where(env, now, seen, over, None, before)
     return now, report._replace(
         obs=obs,
         reward=jnp.where(over, jnp.zeros_like(report.reward), report.reward),

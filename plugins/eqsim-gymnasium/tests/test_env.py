@@ -202,3 +202,14 @@ def test_examples(readme):
     for block in readme:
         if "sb3" not in block:
             exec(block, names)
+
+
+def test_curriculum(curriculum):
+    """It goes on until there is a seed, and begins with the options of a reset."""
+    env = gymnasium.wrappers.TimeLimit(EqsimEnv(curriculum), 2)
+    seen = []
+    for options in ({"seed": 0}, {}, {}, {"options": {"start": 7}}, {}, {"seed": 1}):
+        seen.append(float(env.reset(**options)[0][0]))
+        while not any(env.step(np.zeros(1))[2:4]):
+            pass
+    assert seen == [0, 1, 2, 7, 8, 0]

@@ -182,3 +182,29 @@ def test_bad_calls():
     envs.reset(seed=0)
     with pytest.raises(ValueError, match=r"shape \(2, 1\).*\(1,\)"):
         envs.step(np.zeros(1))
+
+
+@pytest.mark.parametrize("mode", (*AutoresetMode,))
+def test_curriculum(mode, curriculum):
+    """It goes on in each environment, as in single ones."""
+    single = lambda: TimeLimit(EqsimEnv(curriculum), 3)
+    many = EqsimVectorEnv(curriculum, 2, max_episode_steps=3, autoreset_mode=mode)
+    expected = SyncVectorEnv([single] * 2, autoreset_mode=mode)
+    _assert_equal(expected.reset(seed=0), many.reset(seed=0))
+    levels = []
+    for actions in np.tile([[0.0], [30.0]], (12, 1, 1)):
+        step = expected.step(actions)
+        _assert_equal(step, many.step(actions))
+        mask = step[2] | step[3]
+        if mode is AutoresetMode.DISABLED and np.any(mask):
+            options = lambda: {"reset_mask": mask.copy()}
+            found = many.reset(options=options())
+            _assert_equal(expected.reset(options=options()), found)
+            step = found
+        levels.append(step[0][:, 0])
+    # The second environment leaves the rail sooner.
+    assert np.max(levels, 0)[0] >= 2 and np.max(levels, 0)[1] > np.max(levels, 0)[0]
+    _assert_equal(expected.reset(), many.reset())
+    _assert_equal(expected.reset(seed=3), many.reset(seed=3))
+    seen, _ = many.reset(options={"start": 5})
+    assert seen.tolist() == [[5.0], [5.0]]

@@ -11,7 +11,7 @@ from torchrl.envs import EnvBase
 
 import eqsim
 from eqsim import AbstractEnv
-from eqsim.bridges import Randomizer
+from eqsim.bridges import carries_over, Randomizer
 from eqsim.render import Camera
 
 from ._arrays import jax_device
@@ -59,7 +59,8 @@ class EqsimWrapper(AbstractTensorEnv):
 
     **Arguments:**
 
-    - `env`: the environment, without auto-reset.
+    - `env`: the environment, without auto-reset. A curriculum goes on from episode to
+        episode, until a seed is set.
     - `batch_size`: batch size, of any rank.
     - `device`: device of the tensors and of the computation, which JAX must support. By
         default the CPU.
@@ -270,11 +271,17 @@ class EqsimWrapper(AbstractTensorEnv):
             # A copy, because users may write to theirs.
             self._state = EnvState(*(x.clone() for x in self._checked(state)))
         else:
-            if not partly:
+            # A curriculum goes on after an episode, but begins anew with a seed.
+            goes_on = self._state is not None and self._count > 0
+            goes_on = goes_on and carries_over(self.eqsim_env)
+            if not (partly or goes_on):
                 new = self._call(self._program.begin, (), self._next_seed())
             else:
-                held = self._in_tensordict and tensordict.get("state", None) is not None
+                held = tensordict is not None and self._in_tensordict
+                held = held and tensordict.get("state", None) is not None
                 old = self._given(tensordict) if held else self.state
+                everyone = torch.ones(self._program.rows, dtype=torch.bool)
+                mask = everyone.to(self.device) if mask is None else mask
                 args = *self._rows(old), mask.reshape(self._program.rows)
                 new = self._call(self._program.reset, args, self._next_seed())
             numbers, words, obs, *found = map(self._unrows, new)

@@ -15,7 +15,7 @@ from jax import lax
 
 from eqsim import AbstractEnv
 from eqsim.render import Camera, camera_for, images
-from eqsim.wrappers import episode_robot
+from eqsim.wrappers import episode_robot, next_episode
 
 from ._arrays import Packing, to_jax, torch_type
 from ._operator import Compiled, Operator
@@ -111,21 +111,29 @@ class Functions:
 
         - `seed`: words from which the key is made.
         """
+        return self._begun(None, fixed, seed, parameters)
+
+    def _begun(self, last, fixed, seed, parameters):
+        """Do the same after episodes with these last states, if they are given."""
         env, key = self.environment(fixed, parameters), jr.key(0)
         for i in range(seed.shape[0]):
             key = jr.fold_in(key, seed[i])
 
-        def one(key):
-            state, timestep = env.reset(key)
+        def one(key, last):
+            if last is None:
+                state, timestep = env.reset(key)
+            else:
+                last = self.packing.unpack(*lax.stop_gradient(last))
+                state, timestep = next_episode(env, key, last)
             obs, _, *flags = _told(timestep)
             return *self.packing.pack(state), obs, *flags
 
-        return jax.vmap(one)(jr.split(key, self.rows))
+        return jax.vmap(one)(jr.split(key, self.rows), last)
 
     def reset(self, fixed, numbers, words, obs, mask, seed, *parameters):
         """Do the same for environments in `mask`; the others keep their state, and have
         no flags."""
-        new = self.begin(fixed, seed, *parameters)
+        new = self._begun((numbers, words), fixed, seed, parameters)
         no = jnp.zeros((self.rows, 1), bool)
         old = numbers, words, obs, no, no
         pick = lambda mask, new, old: jnp.where(mask, new, old)

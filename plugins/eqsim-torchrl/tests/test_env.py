@@ -443,3 +443,21 @@ def test_device_of_jax():
     env = wrap()
     devices = {x.device for x in jax.tree_util.tree_leaves(env._program.step.fixed)}
     assert devices == {jax.devices("cpu")[0]}
+
+
+def test_curriculum_goes_on(curriculum):
+    """After partial and full resets, until a seed is set."""
+    for inside in (False, True):
+        options = {"batch_size": (2,), "episode_length": 3}
+        env = EqsimWrapper(curriculum, state_in_tensordict=inside, **options)
+        env.set_seed(0)
+        now = env.reset()
+        seen = lambda x: x["observation"][:, 0].tolist()
+        assert seen(now) == [0, 0]
+        given = {"set_state": False} if inside else {}
+        now = env.reset(now.set("_reset", torch.tensor([[True], [False]])), **given)
+        assert seen(now) == [1, 0]
+        assert seen(env.reset(now.exclude("_reset"), **given)) == [2, 1]
+        assert seen(env.reset()) == [3, 2]
+        env.set_seed(0)
+        assert seen(env.reset()) == [0, 0]
