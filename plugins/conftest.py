@@ -143,6 +143,16 @@ class Curriculum(AbstractCarryOver):
         return {}
 
 
+def _velocity(sys, state):
+    return state.qd
+
+
+@pytest.fixture(scope="session")
+def two_parts():
+    """An environment whose observation is a dictionary of two vectors."""
+    return eqsim.wrappers.PrivilegedObservation(eqsim.make("point_mass"), _velocity)
+
+
 @pytest.fixture(scope="session")
 def curriculum():
     """An environment whose observation is the number of episodes before."""

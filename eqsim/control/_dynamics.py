@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from .._errors import check_count, check_finite, check_shape
+from .._errors import check_count, check_finite, check_shape, check_type
 from .._loops import scan
 from ..envs import AbstractEnv, AbstractTask
 from ..kinematics import difference, integrate
@@ -103,7 +103,8 @@ class Linearization(NamedTuple):
     $x = (\delta q, \delta \dot q, \delta a)$ are small changes of coordinates,
     velocities and activations, in tangent coordinates: a change of orientation has
     three numbers, about the axes of the body (see `eqsim.kinematics.integrate`). $u$ is
-    a change of the action, $y$ that of the observation, which is one of the new state.
+    a change of the action, $y$ that of the observation, which is one of the new state; the
+    parts of a dictionary are joined, in the order of their names.
 
     - `A`: `(2 nv + na, 2 nv + na)`.
     - `B`: `(2 nv + na, nu)`.
@@ -115,6 +116,11 @@ class Linearization(NamedTuple):
     B: Float[Array, "nx nu"]
     C: Float[Array, "nobs nx"]
     D: Float[Array, "nobs nu"]
+
+
+_INSIDE = (
+    "Take the environment inside the wrapper, and its state from `env.physics(state)`."
+)
 
 
 def linearize(
@@ -134,13 +140,15 @@ def linearize(
 
     **Returns:** the four matrices, which also unpack: `A, B, C, D = linearize(...)`.
 
-    **Raises:** `ValueError` if a shape is wrong.
+    **Raises:** `ValueError` if a shape is wrong; `TypeError` if the state is not that of
+    the robot.
     """
     _check(env.sys, state, "action", action)
 
     def step(state, action):
         new, timestep = env.step(state, action)
-        return new, timestep.obs
+        parts = jax.tree.leaves(timestep.obs)
+        return new, jnp.concatenate([jnp.ravel(x) for x in parts])
 
     return Linearization(*jacobians(env.sys, step, state, action))
 
@@ -166,7 +174,8 @@ def linearize_step(
     return A, B
 
 
-def _check(sys: System, state: State, name: str, ctrl) -> None:
+def _check(sys: System, state: Any, name: str, ctrl) -> None:
+    check_type("state", state, State, "a state of the robot", _INSIDE)
     check_state(sys, state.q, state.qd, act=state.act)
     check_shape(name, ctrl, {"nu": sys.nu})
 
@@ -328,8 +337,7 @@ class EnvDynamics(AbstractStateDynamics):
         if not isinstance(state, State):
             raise ValueError(
                 f"The state of {type(self.env).__name__} must be a `State` for optimal "
-                f"control, got {type(state).__name__}. Plan with the environment inside "
-                "the wrapper, from `env.physics(state)`."
+                f"control, got {type(state).__name__}. {_INSIDE}"
             )
         _check_state(self.sys, state)
 

@@ -21,6 +21,7 @@ from ._env import (
     AbstractEnv as AbstractEnv,
     AbstractTask as AbstractTask,
     check_action as check_action,
+    observation_array as observation_array,
     reset_options as reset_options,
     ResetOptions as ResetOptions,
     same_robot_options as same_robot_options,

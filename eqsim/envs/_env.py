@@ -188,14 +188,12 @@ class AbstractEnv(eqx.Module):
 
         **Raises:** `ValueError` if observations are not vectors.
         """
-        report = eqx.filter_eval_shape(lambda env: env.reset(jr.key(0))[1], self)
-        shapes = [x.shape for x in jtu.tree_leaves(report.obs)]
-        if not (isinstance(report.obs, jax.ShapeDtypeStruct) and len(shapes[0]) == 1):
+        shape = observation_array(self, "`observation_size`").shape
+        if len(shape) != 1:
             raise ValueError(
-                "`observation_size` requires vectors as observations, got arrays of "
-                f"shapes {shapes}."
+                f"`observation_size` needs observations that are vectors, got shape {shape}."
             )
-        return report.obs.shape[0]
+        return shape[0]
 
     @abc.abstractmethod
     def reset(
@@ -233,6 +231,26 @@ class AbstractEnv(eqx.Module):
     @abc.abstractmethod
     def physics(self, state: Any) -> State:
         """Return the state of the robot, given the state of the environment."""
+
+
+def observation_array(env: AbstractEnv, who: str) -> jax.ShapeDtypeStruct:
+    """Return shape and type of the observations of one environment (traces `reset`).
+
+    **Arguments:**
+
+    - `who`: who needs them, for the message.
+
+    **Raises:** `ValueError` if they are not one array each.
+    """
+    obs = eqx.filter_eval_shape(lambda env: env.reset(jr.key(0))[1].obs, env)
+    if not isinstance(obs, jax.ShapeDtypeStruct):
+        paths = [jtu.keystr(path) for path, _ in jtu.tree_leaves_with_path(obs)]
+        raise ValueError(
+            f"{who} needs observations of one array each, but those of "
+            f"`{type(env).__name__}` have the parts {', '.join(paths)}. Leave out the wrapper "
+            "that adds parts, or return one array."
+        )
+    return obs
 
 
 def check_action(env: AbstractEnv, action: Any) -> None:

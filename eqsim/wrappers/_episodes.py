@@ -239,13 +239,18 @@ def pool_resets(env: AbstractEnv, key: PRNGKeyArray, size: int) -> AbstractEnv:
     - `env`: environment of one episode, including all its wrappers.
     - `size`: number of resets.
 
-    **Returns:** the environment with `PooledResets` among its wrappers.
+    **Returns:** the environment with `PooledResets` among its wrappers. If
+    `DomainRandomization` is around a wrapper with a random key, `env` itself: starts in the
+    pool would be those of another robot. Write `NoisyObservation(DomainRandomization(env))`.
 
     **Raises:** `ValueError` if the size is not positive, or a wrapper within the pool has
     a state that is kept over episodes.
     """
     check_count("size", size)
     depth = _depth(env)
+    outside = [*nested_envs(env)][:depth]
+    if any(isinstance(layer, DomainRandomization) for layer in outside):
+        return env
     where = lambda env: _inner(env, depth)
     inside = where(env)
     starts = eqx.filter_jit(eqx.filter_vmap(inside.reset))(jr.split(key, size))

@@ -19,7 +19,7 @@ from ..envs import (
     TracksCommands,
 )
 from ._actions import ScaleAction
-from ._episodes import episode_robot
+from ._episodes import DomainRandomization, episode_robot
 from ._observations import (
     NormalizeObservation,
     Pixels,
@@ -32,13 +32,14 @@ from ._wrapper import (
     AbstractWrapper,
     nested_envs,
 )
-from .skills import Skills
+from .skills import Reach, Skills
 
 
 # Wrappers after which a policy observes or commands other quantities than the task says.
 _CHANGES = (
     NormalizeObservation,
     Pixels,
+    Reach,
     ScaleAction,
     SelectObservation,
     Skills,
@@ -157,7 +158,8 @@ def _unchanged(env: AbstractEnv, what: str) -> AbstractEnv:
     """Return the task inside wrappers, none of which changes what policies see and do."""
     *wrappers, task = nested_envs(env)
     for wrapper in wrappers:
-        if isinstance(wrapper, _CHANGES):
+        adds = isinstance(wrapper, DomainRandomization) and wrapper.observe_context
+        if adds or isinstance(wrapper, _CHANGES):
             raise ValueError(
                 f"`{type(wrapper).__name__}` changes what policies observe or command, so "
                 f"the {what} of `{type(task).__name__}` does not hold. Train without "

@@ -18,7 +18,13 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._errors import described
-from ..envs import AbstractEnv, check_action, ResetOptions, Timestep
+from ..envs import (
+    AbstractEnv,
+    check_action,
+    observation_array,
+    ResetOptions,
+    Timestep,
+)
 from ..model import State, System
 from ..pipelines import AbstractPipeline
 
@@ -205,8 +211,7 @@ def vector_size(holder: AbstractEnv, env: AbstractEnv) -> int:
 
     **Raises:** `ValueError` if it is not a floating-point vector.
     """
-    _, timestep = eqx.filter_eval_shape(env.reset, jr.key(0))
-    obs = timestep.obs
+    obs = observation_array(env, f"`{type(holder).__name__}`")
     if len(obs.shape) != 1 or not jnp.issubdtype(obs.dtype, jnp.floating):
         raise ValueError(
             f"`{type(holder).__name__}` needs observations that are vectors of floating "

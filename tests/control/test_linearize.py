@@ -1,5 +1,7 @@
 """Linear models of a control step, beside finite differences of `env.step`."""
 
+import inspect
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -118,3 +120,23 @@ def test_errors():
     states = jax.tree.map(lambda x: jnp.stack([x, x]), state)
     with pytest.raises(ValueError, match="eqx.filter_vmap"):
         eqsim.linearize(SHORT, states, action)
+    limited = eqsim.TimeLimit(SHORT, 5)
+    with pytest.raises(TypeError, match="TimeLimitState.*Take the environment inside"):
+        # Without the check of types, which tests have and users do not.
+        inspect.unwrap(eqsim.linearize)(limited, limited.reset(jr.key(0))[0], action)
+
+
+class _Parts(eqsim.envs.PointMass):
+    """Observes a dictionary of a matrix and a vector."""
+
+    def observe(self, state, action):
+        return {"q": state.q, "a": jnp.stack([state.qd, state.q])}
+
+
+def test_parts_of_observations_are_joined():
+    env = _Parts()
+    state, action = env.reset(jr.key(0))[0], jnp.zeros(1)
+    A, B, C, D = eqsim.linearize(env, state, action)
+    assert C.shape == (3, 2) and D.shape == (3, 1)
+    np.testing.assert_allclose(C, A[jnp.array([1, 0, 0])])
+    np.testing.assert_allclose(D, B[jnp.array([1, 0, 0])])

@@ -161,6 +161,12 @@ def test_place_of_a_pool():
         assert kinds.index(PooledResets) == depth
         without = kinds[:depth] + kinds[depth + 1 :]
         assert without == [type(layer) for layer in nested_envs(wrap(task))]
+    # Starts of a robot that is drawn outside would be those of another one.
+    draw = eqsim.randomize.masses(0.5, 2.0)
+    outside = eqsim.DomainRandomization(noisy(task), draw)
+    assert pool_resets(outside, jr.key(0), 3) is outside
+    inside = noisy(eqsim.DomainRandomization(task, draw))
+    assert isinstance(pool_resets(inside, jr.key(0), 3).env, PooledResets)
 
 
 def test_descriptor_outlives_a_reset():

@@ -215,3 +215,17 @@ def test_privileged_joins_a_dictionary_and_refuses_a_second_one():
         both.reset(jr.key(0))
     with pytest.raises(ValueError, match=r"Write `AutoReset\(PrivilegedObservation"):
         PrivilegedObservation(AutoReset(TimeLimit(Rail(), 3)), truth)
+
+
+def test_parts_of_observations_are_refused():
+    text = (
+        r"needs observations of one array each.*\['obs'\], \['privileged'\]. Leave out"
+    )
+    for wrap in (
+        NormalizeObservation,
+        lambda env: NoisyObservation(env, 0.1),
+        lambda env: SelectObservation(env, (0,)),
+        lambda env: DomainRandomization(env, MASSES, observe_context=True),
+    ):
+        with pytest.raises(ValueError, match=text):
+            wrap(PrivilegedObservation(Rail(), truth))

@@ -6,6 +6,7 @@ import jax.random as jr
 import pytest
 from toys import Rail
 
+import eqsim
 from eqsim.envs import (
     check_deployment,
     Deployable,
@@ -22,10 +23,12 @@ from eqsim.wrappers import (
     DomainRandomization,
     NoisyObservation,
     progress_of,
+    Reach,
     reflection_of,
     ScaleAction,
     StackObservation,
     TimeLimit,
+    TorsoPosition,
     tracking_of,
 )
 
@@ -65,6 +68,12 @@ def test_wrappers_keep_a_deployment_or_refuse():
         deployment_of(StackObservation(Deployed(), 2))
     with pytest.raises(ValueError, match="`ScaleAction` changes what"):
         deployment_of(ScaleAction(Deployed()))
+    draw = eqsim.randomize.masses(0.5, 2.0)
+    assert deployment_of(DomainRandomization(Deployed(), draw)) == DEPLOYMENT
+    with pytest.raises(ValueError, match="`DomainRandomization` changes what"):
+        deployment_of(DomainRandomization(Deployed(), draw, observe_context=True))
+    with pytest.raises(ValueError, match="`Reach` changes what"):
+        deployment_of(Reach(TorsoPosition(Deployed())))
     with pytest.raises(
         ValueError, match="`Rail` does not say how its policies are dep"
     ):

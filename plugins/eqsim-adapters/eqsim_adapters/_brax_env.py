@@ -39,10 +39,12 @@ class BraxEnv(Env):
         return self.eqsim_env.dt
 
     @property
-    def observation_size(self) -> int:
-        """Length of an observation."""
-        _, timestep = eqx.filter_eval_shape(self.eqsim_env.reset, jr.key(0))
-        return timestep.obs.shape[-1]
+    def observation_size(self) -> Any:
+        """Length of an observation; the shapes of the parts of a dictionary."""
+        obs = eqx.filter_eval_shape(self.eqsim_env.reset, jr.key(0))[1].obs
+        if isinstance(obs, dict):
+            return {name: part.shape for name, part in obs.items()}
+        return obs.shape[-1]
 
     @property
     def action_size(self) -> int:

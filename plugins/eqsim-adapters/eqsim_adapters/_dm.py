@@ -13,6 +13,7 @@ from dm_env import specs
 import eqsim
 from eqsim import AbstractEnv
 from eqsim.bridges import carries_over, check_no_auto_reset
+from eqsim.envs import observation_array
 from eqsim.wrappers import next_episode
 
 
@@ -23,8 +24,8 @@ class DmEnv(dm_env.Environment):
         check_no_auto_reset(env, "dm_env")
         self.eqsim_env = env if max_steps is None else eqsim.TimeLimit(env, max_steps)
         self._key, self._state, self._over = jr.key(seed), None, True
-        _, timestep = eqx.filter_eval_shape(env.reset, self._key)
-        self._obs, self._reward = timestep.obs, timestep.reward
+        self._obs = observation_array(env, "`to_dm_env`")
+        self._reward = eqx.filter_eval_shape(env.reset, self._key)[1].reward
 
     def reset(self) -> dm_env.TimeStep:
         """Start an episode."""

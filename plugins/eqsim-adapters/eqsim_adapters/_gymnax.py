@@ -14,6 +14,7 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, Timestep
 from eqsim.bridges import check_count, check_no_auto_reset, typed_key
+from eqsim.envs import observation_array
 from eqsim.wrappers import next_episode
 
 from ._foreign import AbstractLibrary, Foreign, foreign, Found
@@ -175,9 +176,8 @@ class GymnaxEnv:
 
     def observation_space(self, params: GymnaxParams | None = None) -> Any:
         """Return an unbounded `Box`, that of gymnax if it is installed."""
-        env = self._env(params)
-        _, timestep = eqx.filter_eval_shape(env.reset, jr.key(0))
-        shape, dtype = timestep.obs.shape, timestep.obs.dtype
+        obs = observation_array(self._env(params), "`observation_space`")
+        shape, dtype = obs.shape, obs.dtype
         if jnp.issubdtype(dtype, jnp.floating):
             return _box_type()(-jnp.inf, jnp.inf, shape, dtype)
         info = jnp.iinfo(dtype)

@@ -100,6 +100,12 @@ def test_environment_of_brax(brax):
     np.testing.assert_allclose(timestep.reward[2], expected.reward, rtol=1e-6)
 
 
+def test_observations_of_several_parts(brax, two_parts):
+    env = to_brax(two_parts)
+    assert env.observation_size == {"obs": (2,), "privileged": (1,)}
+    assert jax.tree.map(jnp.shape, env.reset(jr.key(0)).obs) == env.observation_size
+
+
 def test_bad_input(brax, curriculum):
     env = brax.get_environment("fast")
     with pytest.raises(ValueError, match="must not reset itself.*AutoReset"):

@@ -48,7 +48,9 @@ def test_actions_without_bounds():
     assert np.isfinite(env.step(actions.generate_value()).reward)
 
 
-def test_bad_input():
+def test_bad_input(two_parts):
+    with pytest.raises(ValueError, match="parts .'obs'., .'privileged'.. Leave out"):
+        to_dm_env(two_parts)
     env = to_dm_env(eqsim.make("point_mass"))
     env.reset()
     for action in (np.zeros(2), np.full(1, np.nan)):

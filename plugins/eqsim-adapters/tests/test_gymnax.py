@@ -96,11 +96,13 @@ def test_spaces_without_gymnax(monkeypatch):
     assert seen.shape == (4,) and seen.contains(jnp.zeros(4))
 
 
-def test_bad_input():
+def test_bad_input(two_parts):
     with pytest.raises(ValueError, match="`AutoReset` is kept across episodes.*gymnax"):
         to_gymnax(eqsim.AutoReset(_fast()))
     with pytest.raises(ValueError, match="`max_steps_in_episode` .* at least 1, got 0"):
         to_gymnax(_fast(), max_steps_in_episode=0)
+    with pytest.raises(ValueError, match="parts .'obs'., .'privileged'.. Leave out"):
+        to_gymnax(two_parts).observation_space()
 
 
 @pytest.fixture

@@ -3,16 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
-import jax.random as jr
 import numpy as np
 from gymnasium import spaces
 
 import eqsim
 from eqsim import AbstractEnv, System
 from eqsim.bridges import check_no_auto_reset, randomized, Randomizer
-from eqsim.envs import reset_options
+from eqsim.envs import observation_array, reset_options
 
 
 RENDER_MODES = ("rgb_array",)
@@ -171,10 +169,11 @@ def action_space(env: AbstractEnv) -> spaces.Box:
 def observation_space(env: AbstractEnv) -> spaces.Box:
     """Return the observation space of an environment of eqsim, by tracing it.
 
-    **Raises:** `TypeError` if observations are neither floating point nor integer.
+    **Raises:** `TypeError` if observations are neither floating point nor integer;
+    `ValueError` if they are not one array each.
     """
-    _, timestep = eqx.filter_eval_shape(env.reset, jr.key(0))
-    shape, dtype = timestep.obs.shape, timestep.obs.dtype
+    obs = observation_array(env, "Gymnasium's `Box`")
+    shape, dtype = obs.shape, obs.dtype
     if np.issubdtype(dtype, np.floating):
         return spaces.Box(-np.inf, np.inf, shape, dtype)
     if np.issubdtype(dtype, np.integer):

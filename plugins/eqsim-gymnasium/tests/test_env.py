@@ -179,6 +179,11 @@ def test_bad_construction(options, error, text):
         EqsimEnv(**{"env": "point_mass", **options})
 
 
+def test_observations_of_several_parts(two_parts):
+    with pytest.raises(ValueError, match="parts .'obs'., .'privileged'.. Leave out"):
+        EqsimEnv(two_parts)
+
+
 def test_bad_calls():
     env = EqsimEnv("point_mass")
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):

@@ -14,6 +14,7 @@ import torch
 from jax import lax
 
 from eqsim import AbstractEnv
+from eqsim.envs import observation_array
 from eqsim.render import Camera, camera_for, images
 from eqsim.wrappers import episode_robot, next_episode
 
@@ -83,6 +84,7 @@ class Functions:
         self._structure = structure
         self.rows, self._wheres = structure.rows, structure.wheres
         like = jtu.tree_unflatten(structure.treedef, structure.leaves)
+        observation_array(like, "`EqsimWrapper`")
         reset = lambda env: env.reset(jr.key(0))
         state, self.timestep = eqx.filter_eval_shape(reset, like)
         self.packing = Packing(state, like.sys.dt.dtype)

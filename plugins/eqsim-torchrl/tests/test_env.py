@@ -461,3 +461,8 @@ def test_curriculum_goes_on(curriculum):
         assert seen(env.reset()) == [3, 2]
         env.set_seed(0)
         assert seen(env.reset()) == [0, 0]
+
+
+def test_observations_of_several_parts(two_parts):
+    with pytest.raises(ValueError, match="parts .'obs'., .'privileged'.. Leave out"):
+        EqsimWrapper(two_parts)
