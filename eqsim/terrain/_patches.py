@@ -12,9 +12,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from .._errors import check_count, check_key
 from ..model import System
 from ..model.arrays import as_array
-from ..spatial.clamps import at_least
 from ._kinds import AbstractTerrain
-from .surface import Surface, surface_of
+from .surface import Surface, surface_of, with_terrain
 
 
 class TerrainGrid(eqx.Module):
@@ -149,8 +148,8 @@ class RandomTerrain(eqx.Module):
     """Randomization of a height field: a kind of terrain and a difficulty, drawn at each
     reset; a function `(key, sys) -> sys` for `eqsim.DomainRandomization`.
 
-    Each environment then has heights of its own in its state. Heights are at least -0.9
-    times the base of the height field, because they must be above its bottom.
+    Each environment then has heights of its own in its state. They are relative to the
+    middle of the terrain, where robots start as on flat ground; see also `with_terrain`.
 
     **Arguments:**
 
@@ -186,7 +185,6 @@ class RandomTerrain(eqx.Module):
             lambda kind=kind: kind(keys[2], hard, shape, cell) for kind in self.kinds
         ]
         terrain = lax.switch(number, branches).astype(dtype)
-        terrain = at_least(terrain, -0.9 * fields.size[field, 2])
-        first, last = fields.span(field)
-        heights = fields.heights.at[first:last].set(terrain.ravel())
-        return eqx.tree_at(lambda s: s.height_fields.heights, sys, heights)
+        zero = jnp.zeros((), dtype)
+        middle = surface._replace(heights=terrain.ravel()).height(zero, zero)
+        return with_terrain(sys, terrain - middle, name=fields.names[field])

@@ -19,6 +19,7 @@ from eqsim.terrain import (
     ground_height,
     RandomTerrain,
     Rough,
+    Slope,
     with_terrain,
 )
 
@@ -154,6 +155,18 @@ def test_random_terrain():
     span = np.ptp(np.asarray(heights), axis=1)
     assert 5 < np.sum(span == 0.0) < 25 and np.max(span) > 0.4
     assert len(np.unique(span)) > 15
+
+
+@pytest.mark.parametrize("up", (True, False))
+def test_random_terrain_is_flat_ground_where_robots_start(up):
+    """Platforms on stairs and slopes are as high as the plane, and nothing is cut off."""
+    draw = RandomTerrain((Slope(3.0, platform=0.6, up=up),), (1.0, 1.0))
+    sys = draw(jr.key(0), robot())
+    pos, reach = sys.geoms.pos[0], (ROWS - 1) / 2 * SIZE[0] / (COLUMNS - 1)
+    assert float(ground_height(sys, pos[0], pos[1])) == pytest.approx(float(pos[2]))
+    heights = sys.height_fields.heights
+    assert np.ptp(heights) == pytest.approx(3.0 * (reach - 0.3))
+    assert float(jnp.min(heights)) > -float(sys.height_fields.size[0, 2])
 
 
 def test_errors():
