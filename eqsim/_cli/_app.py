@@ -91,7 +91,7 @@ def _view(
     pipeline: str | None = None,
     num_envs: int | None = None,
     randomize: str | None = None,
-    length: int = 300,
+    length: int | None = None,
     seed: int = 0,
     export: str | None = None,
     port: int | None = None,
@@ -107,7 +107,7 @@ def _view(
         pipeline: name of the pipeline; by default that of the environment.
         num_envs: number of robots; by default 1, or all robots of a recording.
         randomize: randomization preset for the parameters of each robot.
-        length: maximum number of control steps of an export.
+        length: maximum number of control steps of an export; by default 300.
         seed: random seed of initial states, parameters and actions.
         export: write an HTML file that plays a rollout, instead of serving the page.
         port: port to listen on; by default the first free one from 8080.
@@ -125,7 +125,7 @@ def _control(
     pipeline: str | None = None,
     horizon: int = 50,
     steps: int = 50,
-    samples: int = 128,
+    samples: int | None = None,
     contact: float = 0.0,
     seed: int = 0,
     out: str = "out/control",
@@ -139,7 +139,8 @@ def _control(
         pipeline: name of the pipeline; by default that of the environment.
         horizon: horizon of the plan, in control steps.
         steps: largest number of solver iterations.
-        samples: number of samples per iteration of `cem`, `mppi` and `predictive`.
+        samples: number of samples per iteration of `cem`, `mppi` and `predictive`; by
+            default 128.
         contact: initial smoothing width of contacts for `ilqr`, m; 0 for exact contacts.
         seed: random seed, also of the initial state.
         out: files to write, without suffix.

@@ -128,9 +128,6 @@ def paragraph(value: object) -> str:
 # --- eqsim list ---
 
 
-# --- eqsim list ---
-
-
 def list_all() -> None:
     """Print tables of installed objects, and report broken plugins."""
     console, broken = Console(), []
@@ -201,9 +198,6 @@ def _first_sentence(docstring: str) -> str:
     text = re.sub(r"\$([^$]*)\$", plain, text)
     text = text.split(". ")[0].rstrip(".").replace("`", "")
     return text[:1].upper() + text[1:]
-
-
-# --- eqsim show ---
 
 
 # --- eqsim show ---
@@ -281,9 +275,6 @@ def _masses(sys: System) -> Table:
     for name, value in zip(sys.links.names, mass, strict=True):
         table.add_row(Text(name), f"{value:.4g}")
     return table
-
-
-# --- Docstrings of plugins that are not imported ---
 
 
 # --- Docstrings of plugins that are not imported ---

@@ -412,7 +412,7 @@ class ControlRequest(NamedTuple):
     pipeline: str | None
     horizon: int
     steps: int
-    samples: int
+    samples: int | None
     contact: float
     seed: int
     out: str
@@ -428,9 +428,13 @@ def run_control(request: ControlRequest) -> None:
     """
     sizes = {k: request._asdict()[k] for k in ("horizon", "steps", "samples")}
     for option, value in sizes.items():
-        at_least_one(f"--{option}", value)
+        at_least_one(f"--{option}", 1 if value is None else value)
     if not request.contact >= 0.0:
         raise CommandError(f"`--contact` must be at least 0, got {request.contact}.")
+    if request.contact > 0.0 and request.solver != "ilqr":
+        raise CommandError("`--contact` requires `--solver ilqr`: leave it out.")
+    if request.samples is not None and request.solver == "ilqr":
+        raise CommandError("`--solver ilqr` draws no samples: leave out `--samples`.")
     console = Console(highlight=False)
     env = environment(request.env, request.pipeline)
     start, _ = eqx.filter_jit(env.reset)(jr.key(request.seed))
@@ -487,7 +491,7 @@ def _solved(env: AbstractEnv, request: ControlRequest, start: State):
 
 
 def _planner(request: ControlRequest) -> AbstractPlanner:
-    samples, steps = request.samples, request.steps
+    samples, steps = request.samples or 128, request.steps
     if request.solver == "cem":
         return CEM(max(samples, 3), max(samples // 8, 1), steps)
     if request.solver == "mppi":

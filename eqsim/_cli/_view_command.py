@@ -32,7 +32,7 @@ class ViewRequest(NamedTuple):
     pipeline: str | None
     num_envs: int | None
     randomize: str | None
-    length: int
+    length: int | None
     seed: int
     export: str | None
     port: int | None
@@ -63,7 +63,12 @@ def run_view(request: ViewRequest) -> None:
     """Open the viewer, or write a page that plays a rollout."""
     if request.num_envs is not None:
         at_least_one("--num-envs", request.num_envs)
-    at_least_one("--length", request.length)
+    if request.length is not None:
+        at_least_one("--length", request.length)
+        if request.export is None:
+            raise CommandError("`--length` requires `--export`: leave it out.")
+    if request.port is not None and request.export is not None:
+        raise CommandError("An export needs no `--port`: leave it out.")
     if request.port is not None and not 0 <= request.port <= 65535:
         raise CommandError(f"`--port` must be from 0 to 65535, got {request.port}.")
     console = Console(highlight=False)
@@ -231,4 +236,5 @@ def _simulated(
         policy = RandomPolicy(env.action_range)
     keys = jr.split(jr.key(request.seed), request.num_envs or 1)
     stop = lambda timestep: timestep.done
-    return env, rollout(env, policy, keys, request.length, stop=stop, throw=False)
+    length = request.length or 300
+    return env, rollout(env, policy, keys, length, stop=stop, throw=False)
