@@ -223,6 +223,13 @@ def candidate_pairs(sys: System) -> tuple[tuple[int, int, int], ...]:
     return _listed_pairs(_rules(sys))
 
 
+def frictions(sys: System) -> tuple[Any, ...]:
+    """Return the friction coefficients of shapes and, where there are any, those of explicit
+    pairs, which hold instead."""
+    own = sys.geoms.friction
+    return (own, sys.pairs.friction) if sys.pairs.geoms else (own,)
+
+
 def candidate_array(sys: System) -> np.ndarray:
     """Return the same as `candidate_pairs`, as a read-only array `(npair, 3)`."""
     return select_pairs(_rules(sys))

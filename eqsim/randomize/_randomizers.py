@@ -21,6 +21,7 @@ from ..envs import AbstractEnv
 from ..model import System
 from ..model.arrays import as_array
 from ..model.changes import changed_parameters, with_same_structure
+from ..model.pairs import frictions
 
 
 Where = Callable[[System], Any]
@@ -285,10 +286,6 @@ def _damping(sys: System):
     return sys.joints.damping
 
 
-def _friction(sys: System):
-    return sys.geoms.friction
-
-
 def _gear(sys: System):
     return sys.actuators.gear
 
@@ -352,8 +349,8 @@ def presets(name: str = "") -> dict[str, AbstractRandomizer]:
         single["gravity"] = gravity
         wide.append(uniform_factor(_gravity, 0.9, 1.1, shared=True))
     if base not in _WITHOUT_CONTACT:
-        single["friction"] = uniform_factor(_friction, 0.3, 2.0, shared=True)
-        slight.append(uniform_factor(_friction, 0.6, 1.4, shared=True))
+        single["friction"] = uniform_factor(frictions, 0.3, 2.0, shared=True)
+        slight.append(uniform_factor(frictions, 0.6, 1.4, shared=True))
         wide.append(single["friction"])
     if base == "swimmer":
         single["medium"] = uniform_factor(_medium, 0.3, 2.0)

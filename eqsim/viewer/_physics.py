@@ -22,6 +22,7 @@ from .._policies import AbstractController, renewed
 from ..envs import AbstractEnv, ResetOptions, Timestep
 from ..kinematics import forward
 from ..model import System
+from ..model.pairs import frictions
 from ..render.cameras import place, Placed
 from ..wrappers import AbstractConversion, episode_robot, nested_envs
 
@@ -120,7 +121,7 @@ def default_sliders(sys: System) -> dict[str, AbstractSlider]:
         "mass ×": ScaleSlider(lambda s: (s.links.mass, s.links.inertia), 0.2, 3.0),
     }
     if sys.geoms.kinds:
-        out["friction ×"] = ScaleSlider(lambda s: s.geoms.friction, 0.0, 3.0)
+        out["friction ×"] = ScaleSlider(frictions, 0.0, 3.0)
     if np.any(np.asarray(sys.joints.damping)):
         out["damping ×"] = ScaleSlider(lambda s: s.joints.damping, 0.0, 10.0)
     if sys.nu:

@@ -14,6 +14,7 @@ import eqsim
 from eqsim import randomize
 from eqsim.envs import PointMass
 from eqsim.model import validate
+from eqsim.viewer._physics import default_sliders
 
 
 SYS = rails(3)
@@ -191,6 +192,20 @@ def test_presets(name):
             new = validate(change(jr.key(seed), sys))
             leaves = zip(jax.tree.leaves(new), jax.tree.leaves(sys), strict=True)
             assert any(not np.array_equal(a, b) for a, b in leaves)
+
+
+def test_friction_of_explicit_pairs():
+    """It holds instead of that of shapes, so the presets and the viewer change both."""
+    sys = eqsim.load_mjcf("""
+<mujoco><worldbody><geom name="floor" type="plane" size="1 1 1"/>
+  <body><freejoint/><geom name="foot" size=".1" friction=".8"/></body></worldbody>
+  <contact><pair geom1="foot" geom2="floor" friction=".5 .4 .1 .1 .1"/></contact></mujoco>""")
+    halved = default_sliders(sys)["friction ×"].apply(sys, jnp.asarray(0.5))
+    for new in (randomize.presets("ant")["friction"](jr.key(0), sys), halved):
+        shapes = new.geoms.friction / sys.geoms.friction
+        factors = np.append(new.pairs.friction / sys.pairs.friction, shapes)
+        np.testing.assert_allclose(factors, factors[0])
+        assert abs(factors[0] - 1.0) > 1e-3
 
 
 @pytest.mark.slow
