@@ -12,6 +12,7 @@ from ._randomizers import (
     choice as choice,
     gaussian as gaussian,
     masses as masses,
+    motors as motors,
     presets as presets,
     uniform as uniform,
     uniform_factor as uniform_factor,

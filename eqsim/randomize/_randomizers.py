@@ -5,6 +5,7 @@ robots, and the presets of eqsim's environments.
 """
 
 import abc
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -124,6 +125,27 @@ class Masses(AbstractRandomizer):
         return eqx.tree_at(lambda sys: (sys.links.mass, sys.links.inertia), sys, new)
 
 
+class Motors(AbstractRandomizer):
+    """Forces of actuators scaled; see `motors`."""
+
+    low: Float[Array, ""] = eqx.field(converter=as_array)
+    high: Float[Array, ""] = eqx.field(converter=as_array)
+
+    def __call__(self, key: PRNGKeyArray, sys: System) -> System:
+        own = sys.actuators
+        _check_order(".actuators.gear", self.low, self.high)
+        low, high = (x.astype(own.gear.dtype) for x in (self.low, self.high))
+        share = jr.uniform(jr.fold_in(key, 0), own.gear.shape, own.gear.dtype)
+        factor = low + share * (high - low)
+        # A gear would move the setpoints of servos, too.
+        servo = jnp.any(own.bias != 0.0, axis=1, keepdims=True)
+        law = jnp.where(servo, factor[np.array(own.out_starts, int), :1], 1.0)
+        turns = servo[np.repeat(np.arange(sys.nactuator), own.num_outputs)]
+        gear = own.gear * jnp.where(turns, 1.0, factor)
+        where = lambda s: (s.actuators.gear, s.actuators.gain, s.actuators.bias)
+        return eqx.tree_at(where, sys, (gear, own.gain * law, own.bias * law))
+
+
 def uniform(where: Where, low: Any, high: Any, *, shared: bool = False) -> Uniform:
     """Draw parameters uniformly from `low` to `high`.
 
@@ -175,6 +197,17 @@ def masses(low: Any, high: Any, *, shared: bool = False) -> Masses:
     links.
     """
     return Masses(low, high, shared)
+
+
+def motors(low: Any, high: Any) -> Motors:
+    """Scale the forces of actuators by factors, drawn uniformly from `low` to `high` for
+    each: gears, or gain and bias of servos, whose setpoints stay.
+
+    **Arguments:**
+
+    - `low`, `high`: bounds of the factors, numbers; array leaves of the result.
+    """
+    return Motors(low, high)
 
 
 def chain(*parts: Callable[[PRNGKeyArray, System], System]) -> Chain:
@@ -286,10 +319,6 @@ def _damping(sys: System):
     return sys.joints.damping
 
 
-def _gear(sys: System):
-    return sys.actuators.gear
-
-
 def _gravity(sys: System):
     return sys.gravity
 
@@ -302,6 +331,16 @@ def _medium(sys: System):
     return sys.density, sys.viscosity
 
 
+def _gear(sys: System):
+    return sys.actuators.gear
+
+
+# Environments without servos, whose robots carry fewer parameters by their gears alone.
+_WITHOUT_SERVOS = (
+    *("ant", "half_cheetah", "hopper", "humanoid", "humanoidstandup", "point_mass"),
+    *("inverted_double_pendulum", "inverted_pendulum", "pusher", "reacher", "swimmer"),
+    "walker2d",
+)
 _WITHOUT_GRAVITY = ("point_mass", "pusher", "reacher", "swimmer")
 _WITHOUT_CONTACT = (
     "point_mass",
@@ -315,10 +354,10 @@ _WITHOUT_CONTACT = (
 def presets(name: str = "") -> dict[str, AbstractRandomizer]:
     """Return the randomization presets of an environment, by name.
 
-    `default` is moderate: masses (with inertias) by 20 %, damping by 30 %, gears by 15
-    %, friction by 40 %. `hard` uses factors up to about 2. `masses` and `motors` change
-    one group of parameters; `gravity`, `friction` and `medium` do as well, and exist
-    only for robots that they affect.
+    `default` is moderate: masses (with inertias) by 20 %, damping by 30 %, forces of
+    actuators by 15 %, friction by 40 %. `hard` uses factors up to about 2. `masses` and
+    `motors` change one group of parameters; `gravity`, `friction` and `medium` do as
+    well, and exist only for robots that they affect.
 
     **Arguments:**
 
@@ -326,25 +365,28 @@ def presets(name: str = "") -> dict[str, AbstractRandomizer]:
         `ant`; environments of other packages have the general ones.
     """
     base = name.removesuffix("_uni").removesuffix("_omni")
-    motors, gravity = (
-        uniform_factor(_gear, 0.6, 1.4),
+    strength = motors
+    if base in _WITHOUT_SERVOS:
+        strength = functools.partial(uniform_factor, _gear)
+    strengths, gravity = (
+        strength(0.6, 1.4),
         uniform_factor(_gravity, 0.8, 1.2, shared=True),
     )
     single: dict[str, AbstractRandomizer] = {
         "masses": masses(0.5, 1.5),
-        "motors": motors,
+        "motors": strengths,
     }
     slight = [
         masses(0.8, 1.2),
         uniform_factor(_damping, 0.7, 1.3),
-        uniform_factor(_gear, 0.85, 1.15),
+        strength(0.85, 1.15),
     ]
     wide = [
         masses(0.5, 1.5),
         uniform_factor(_damping, 0.3, 2.0),
         uniform_factor(_armature, 0.5, 2.0),
     ]
-    wide.append(motors)
+    wide.append(strengths)
     if base not in _WITHOUT_GRAVITY:
         single["gravity"] = gravity
         wide.append(uniform_factor(_gravity, 0.9, 1.1, shared=True))

@@ -194,6 +194,30 @@ def test_presets(name):
             assert any(not np.array_equal(a, b) for a, b in leaves)
 
 
+def test_strength_of_servos_keeps_setpoints():
+    """Where gains are larger, a servo pulls harder, but to the same place; a motor and an
+    actuator with several forces get their own factors."""
+    sys = eqsim.load_mjcf("""
+<mujoco><option gravity="0 0 0"/><worldbody>
+  <body><joint name="a"/><geom size=".1"/><site name="s"/></body>
+  <body pos="1 0 0"><joint name="b"/><geom size=".1"/></body>
+  <body pos="2 0 0"><joint name="c" type="ball"/><geom size=".1"/></body></worldbody>
+  <actuator><motor joint="a" gear="3"/><orientation joint="c" kp="2" kv="1"/>
+    <position joint="b" kp="5" kv="1" gear="2"/></actuator></mujoco>""")
+    change = randomize.presets("of_another_package")["motors"]
+    assert isinstance(change, type(randomize.motors(0.6, 1.4)))
+    new, own = change(jr.key(0), sys).actuators, sys.actuators
+    at = dict(zip(own.names, zip(range(3), own.out_starts)))
+    (motor, first), (_, _), (servo, last) = at.values()
+    assert new.gear[first, 0] != 3.0 and new.gain[motor, 0] == own.gain[motor, 0]
+    np.testing.assert_array_equal(new.gear[last], own.gear[last])
+    factor = new.gain[servo, 0] / own.gain[servo, 0]
+    assert 0.6 <= factor <= 1.4 and abs(factor - 1.0) > 1e-3
+    np.testing.assert_allclose(new.bias[servo], factor * own.bias[servo])
+    with pytest.raises(ValueError, match="`low` must not exceed `high`.*gear"):
+        randomize.motors(2.0, 1.0)(jr.key(0), sys)
+
+
 def test_friction_of_explicit_pairs():
     """It holds instead of that of shapes, so the presets and the viewer change both."""
     sys = eqsim.load_mjcf("""
