@@ -227,6 +227,14 @@ def _enabled(m: Any, *names: str) -> list[str]:
     return [f'{x}="enable"' for x in names if m.opt.enableflags & number(x)]
 
 
+def _mocap_keys(m: Any, flags: Flags, contacts: Contacts) -> np.ndarray:
+    """Find keyframes with other poses of mocap bodies than the bodies themselves."""
+    bodies = [m.body_mocapid.tolist().index(k) for k in range(m.nmocap)]
+    given = np.concatenate([m.key_mpos, m.key_mquat], axis=1)
+    own = np.append(m.body_pos[bodies], m.body_quat[bodies])
+    return np.any(np.abs(given - own) > 1e-9, axis=1)
+
+
 def _other_flags(m: Any, flags: Flags, contacts: Contacts) -> list[str]:
     """Find enabled flags without support, and overriding friction of shapes, which have one
     coefficient for both tangents and one for rolling, with several."""
@@ -351,6 +359,11 @@ _NO_EFFECT: dict[str, tuple] = {
         "it exerts no force.",
         "actuator",
         lambda m, flags, contacts: idle_actuators(m, flags),
+    ),
+    "pose of mocap bodies in key": (
+        "it is an input: pass it to `set_mocap`.",
+        "key",
+        _mocap_keys,
     ),
     "delay of actuator with `mujoco.pid`": (
         "the plugin reads the control without delay, unless there is an activation.",

@@ -45,6 +45,7 @@ def actuator(rest):
 
 
 MOVING = '<body name="three"><joint/><geom name="shape" size=".1 .1 .1" {}/></body>'
+MOCAP = '<body mocap="true" pos="0 0 1"/><body mocap="true" pos="2 0 1" euler="9 0 0"/>'
 TENDON = (
     """<tendon><fixed name="t" {}><joint joint="hinge" coef="1"/></fixed></tendon>"""
 )
@@ -188,6 +189,14 @@ ACCEPTED = {
         'inertia that couples branches, armature of tendon "t"',
     ),
     "gap": ({"geom": 'gap="1"'}, 'contact gap of geom "ball"'),
+    "mocap pose of a keyframe": (
+        {
+            "world": MOCAP,
+            "more": '<keyframe><key name="k"/>'
+            '<key name="l" mpos="0 0 1 1 1 1"/></keyframe>',
+        },
+        'pose of mocap bodies in key "l": it is an input: pass it to `set_mocap`',
+    ),
     "sleep": (
         {"flag": '<flag sleep="enable"/>'},
         'flag for sleeping bodies sleep="enable"',
@@ -204,6 +213,10 @@ def test_accepted_with_a_note(case):
 
 
 SILENT = {
+    "mocap pose of a body in a keyframe": {
+        "world": MOCAP,
+        "more": '<keyframe><key/><key mpos="0 0 1 2 0 1"/></keyframe>',
+    },
     "flags": {
         "flag": '<flag warmstart="disable" energy="enable" fwdinv="enable" '
         'invdiscrete="enable" sensor="disable" island="disable" midphase="disable" '
