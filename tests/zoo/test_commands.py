@@ -25,7 +25,8 @@ import eqsim_zoo as zoo
 from eqsim.testing import probes
 from eqsim_zoo import load_run
 from eqsim_zoo._cli import view_run
-from eqsim_zoo._cli._train_commands import agent_options, field_help
+from eqsim_zoo._cli._printing import console
+from eqsim_zoo._cli._train_commands import _note_annealing, agent_options, field_help
 from eqsim_zoo.runs import read_about, read_metrics
 from eqsim_zoo.runs._presets import _TABLE
 from eqsim_zoo.runs.folders import write_config
@@ -228,8 +229,12 @@ def test_skills(capsys, monkeypatch, tmp_path):
 
 def preset(monkeypatch, **settings):
     """Publish a preset of 64 steps for the tiny agent."""
-    fixed = {"episode_length": 9, "settings": settings}
-    make = lambda steps=64: zoo.Run("search", "rail", steps, **fixed)
+    fixed = {"episode_length": 9, "pool_size": 3}
+
+    def make(steps=64):
+        end = {"anneal_steps": float(steps)} if "anneal_steps" in settings else {}
+        return zoo.Run("search", "rail", steps, **fixed, settings=settings | end)
+
     monkeypatch.setitem(_TABLE, ("search", "rail"), make)
 
 
@@ -248,6 +253,35 @@ def test_presets_are_defaults(capsys, monkeypatch):
     assert float(load_run("runs/search-rail").members.agent(0).rate) == 0.7
     status, out, err = run(capsys, "resume runs/search-rail --steps 32")
     assert status == 0 and "learning rate of this run is zero" in out, err
+
+
+@pytest.mark.parametrize(
+    "line",
+    (
+        "train search --rate 0.3 rail --steps 16 --anneal-steps 64",
+        "train --out rail search --anneal-steps=64 --steps=16 --rate=0.3 rail",
+    ),
+)
+def test_options_that_equal_defaults(capsys, monkeypatch, tmp_path, line):
+    """Options count wherever they stand and whatever the preset says, also those that
+    equal the defaults of the agent, or of the preset with its own number of steps. Size
+    of the pool, which is not given, is that of the preset."""
+    preset(monkeypatch, rate=0.7, anneal_steps=64.0)
+    line = f"{line} --turns 1 --evaluations 0"
+    assert run(capsys, line)[0] == 0
+    (path,) = tmp_path.rglob("config.json")
+    config = json.loads(path.read_text())
+    fields = config["agents"][0]["fields"]
+    assert fields["rate"] == pytest.approx(0.3) and fields["anneal_steps"] == 64.0
+    assert config["run"]["steps"] == 16 and config["run"]["pool_size"] == 3
+
+
+@pytest.mark.parametrize("name", ("anneal_steps", "agent.anneal_steps"))
+def test_rates_of_zero_are_noted(capsys, name):
+    """Also those of agents that learn from a dataset."""
+    config = {"agents": [{"fields": {name: 64.0}}], "run": {"steps": 64}}
+    _note_annealing(console(), config, 1.0)
+    assert "learning rate of this run is zero after 64 steps" in capsys.readouterr().out
 
 
 WRONG = {

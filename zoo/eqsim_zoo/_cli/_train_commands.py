@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import enum
 import inspect
+import itertools
 import json
 import keyword
 import pathlib
@@ -89,8 +90,9 @@ class Request:
     one_hot:5,resample_probability=0.02,least_steps=10."""
     data: str | None = None
     """Dataset for an agent such as `iql`, see `eqsim record`. A step is then an update."""
-    pool_size: int = 1024
-    """Number of initial states computed in advance; 0 computes one for each episode."""
+    pool_size: int | None = None
+    """Number of initial states computed in advance; 0 computes one for each episode. By
+    default that of the preset, or 1024."""
     evaluations: int = 10
     """Number of evaluations."""
     episodes: int = 32
@@ -107,9 +109,9 @@ class Request:
 
 
 _OPTIONS = tuple(field.name for field in dataclasses.fields(Request))
-_OF_RUN = ("seed", "num_seeds", "evaluations", "episodes", "turns", "pool_size")
+_OF_RUN = ("seed", "num_seeds", "evaluations", "episodes", "turns")
 """Options that always set the field of a `Run` with this name."""
-_OF_PRESET = ("episode_length", "pipeline", "randomize", "skills")
+_OF_PRESET = ("episode_length", "pipeline", "pool_size", "randomize", "skills")
 """Options that set the field of a `Run` with this name if they are given."""
 SUMMARY = "Train an agent; writes metrics, checkpoints and learning curves."
 
@@ -160,27 +162,32 @@ class Names(NamedTuple):
     env: str | None
     preset: str | None
     data: str | None
+    steps: float | None
 
 
 def read_names(argv: Sequence[str]) -> Names:
-    """Find agent, environment, preset and dataset among the arguments of `eqsim train`,
-    whose other options are not known yet.
+    """Find agent, environment, preset, dataset and steps among the arguments of `eqsim
+    train`, whose other options are not known yet.
 
-    The agent is the first word that names one and is not the value of an option; the next
-    word is the environment.
+    The agent is the first word that names one and is not the value of an option; the
+    environment is the next word, or the next one that names an environment.
     """
     split = lambda word: word.split("=", 1) if word.startswith("--") else [word]
     words = [part for word in argv for part in split(word)]
     values = dict(zip(words, words[1:]))
     valued = {f"--{name.replace('_', '-')}" for name in _OPTIONS} - {"--overwrite"}
-    known = {*eqsim.AGENTS.names(), *eqsim.AGENTS.plugins(), *eqsim.AGENTS.hidden()}
-    before = ["", *words]
-    free = [k for k, x in enumerate(words) if x in known and before[k] not in valued]
-    if not free:
-        return Names(None, None, None, None)
-    following = words[free[0] + 1 : free[0] + 2]
-    env = following[0] if following and not following[0].startswith("-") else None
-    return Names(words[free[0]], env, values.get("--preset"), values.get("--data"))
+    known = lambda names: {*names.names(), *names.plugins(), *names.hidden()}
+    agents, envs, before = known(eqsim.AGENTS), known(eqsim.ENVS), ["", *words]
+    free = [x for x, left in zip(words, before) if left not in valued]
+    rest = [*itertools.dropwhile(lambda x: x not in agents, free)]
+    if not rest:
+        return Names(None, None, None, None, None)
+    named = [x for x in rest[1:] if x in envs]
+    env = next((x for x in [*rest[1:2], *named] if not x.startswith("-")), None)
+    steps = None
+    with contextlib.suppress(ValueError):
+        steps = float(values["--steps"]) if "--steps" in values else None
+    return Names(rest[0], env, values.get("--preset"), values.get("--data"), steps)
 
 
 class _Start(NamedTuple):
@@ -198,11 +205,12 @@ class _Start(NamedTuple):
     settings: dict[str, Any]
 
 
-def _start(names: Names, steps: float | None = None) -> _Start:
+def _start(names: Names) -> _Start:
     assert names.agent is not None
     preset = None
     if names.env is not None:
-        preset = find_preset(names.agent, names.env, names.preset, steps=steps)
+        options = names.agent, names.env, names.preset
+        preset = find_preset(*options, steps=names.steps)
     settings = {} if preset is None else preset.settings
     make = maker_of(names.agent, False)
     if names.data is not None or not isinstance(make(), AbstractOnlineAgent):
@@ -356,8 +364,8 @@ def _run(request: Request, fields: dict[str, Any]) -> tuple[Run, str]:
     """Return the run, and a description of the source of its hyper-parameters."""
     if not is_import_path(request.env):
         eqsim.ENVS.get(request.env)  # Raises with similar names.
-    names = Names(request.agent, request.env, request.preset, request.data)
-    start = _start(names, request.steps)
+    words = request.agent, request.env, request.preset, request.data
+    start = _start(Names(*words, request.steps))
     if request.data is None and isinstance(start.agent, Offline):
         raise CommandError(
             f"{request.agent!r} learns from a dataset. Pass one (`--data FILE`, written by "
@@ -465,7 +473,8 @@ def resume_run(
 
 def _note_annealing(screen: Console, config: dict[str, Any], steps: float) -> None:
     """Say so if additional steps would be taken at a learning rate of zero."""
-    end = config["agents"][0]["fields"].get("anneal_steps", 0.0)
+    fields = config["agents"][0]["fields"]
+    end = fields.get("anneal_steps", fields.get("agent.anneal_steps", 0.0))
     if 0.0 < end < config["run"]["steps"] + steps:
         screen.print(
             f"Note: the learning rate of this run is zero after {end:,.0f} steps, so later "
