@@ -111,6 +111,18 @@ def test_without_an_environment(data, tmp_path):
         zoo.train(zoo.Run(zoo.SAC(), None, **QUICK, data=data))
 
 
+def test_off_policy_agents_normalize_by_the_dataset(data, tmp_path):
+    """As they see no other steps; the run is loaded without the dataset as well."""
+    sizes = {"num_envs": 2, "capacity": 64, "actor_hidden": (8,), "critic_hidden": (8,)}
+    agent = practising(zoo.TD3(**sizes, batch_size=8, normalize_observations=True))
+    options = {"steps": 5, "turns": 1, "evaluations": 0}
+    zoo.train(zoo.Run(agent, Rail(), **options, data=data), out=tmp_path)
+    state = zoo.load_run(tmp_path, agent=agent, env=Rail()).state
+    found, obs = state.learned.learner.statistics, np.asarray(everything(data).obs)
+    np.testing.assert_allclose(found.mean, obs.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(found.variance, obs.var(axis=0), rtol=1e-6)
+
+
 @slow
 def test_members_learn_side_by_side(data):
     """As each would by itself."""

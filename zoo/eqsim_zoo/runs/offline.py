@@ -17,7 +17,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractAgent, AbstractEnv, AbstractOnlineAgent, Timestep
 from eqsim.envs import ResetOptions
-from eqsim.wrappers import AbstractStateless, Lifetime, nested_envs
+from eqsim.wrappers import (
+    AbstractStateless,
+    Lifetime,
+    nested_envs,
+    RunningStatistics,
+)
 
 from ..agents.goal_agents import AbstractGoalAgent
 from ..agents.offline_agent import (
@@ -239,7 +244,12 @@ def _prepared(agent: Offline, learned: Any, data: Dataset) -> Any:
     held = agent.agent
     if isinstance(held, AbstractGoalAgent):
         held = held.agent
-    if not isinstance(held, AbstractOfflineAgent) or not held.normalize_observations:
+    normalizes = isinstance(held, AbstractOfflineAgent | AbstractOffPolicy)
+    if not normalizes or not held.normalize_observations:
         return learned
     statistics = observation_statistics(sampling_source(agent.agent, data).vectors())
+    if isinstance(learned, OffPolicyState):
+        alone = isinstance(learned.learner.statistics, RunningStatistics)
+        found = statistics["obs"] if alone else statistics
+        return eqx.tree_at(lambda s: s.learner.statistics, learned, found)
     return eqx.tree_at(lambda s: s.statistics, learned, statistics)
