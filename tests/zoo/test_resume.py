@@ -186,6 +186,16 @@ def test_another_environment_causes_a_warning(whole, change, words):
         read_run(whole.folder, Search(), change(Rail()), learns=False)
 
 
+def test_environment_of_evaluations_is_asked_for(tmp_path):
+    """As others would be compared with its returns."""
+    run = Run(Search(), Rail(), **ARGS | {"steps": 16}, eval_env=Rail())
+    train(run, out=tmp_path)
+    with pytest.raises(ValueError, match=r"\(Rail\), which is not stored.*`eval_env`"):
+        resume(tmp_path, more_steps=8, **AGENT)
+    longer = resume(tmp_path, more_steps=8, **AGENT, eval_env=Rail())
+    assert longer.counters.steps == 24 == load_run(tmp_path, **AGENT).counters.steps
+
+
 def test_a_longer_run_stores_the_environment_in_which_it_goes_on(whole, tmp_path):
     out, env = tmp_path / "run", Rail(spring=1.0)
     shutil.copytree(whole.folder, out)

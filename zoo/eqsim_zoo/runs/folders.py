@@ -150,6 +150,7 @@ def write_config(folder: pathlib.Path, run: Run, given: bool) -> None:
         "agents": agents_of(run.members),
         "env": env_name(env),
         "environment": env_values(env),
+        "eval_env": None if run.eval_env is None else env_name(run.eval_env),
         "data": None if data is None else data.digest(),
         "given": given,
         "members": run.members.labels(),
@@ -230,6 +231,12 @@ def read_run(
         )
     if learns:
         _check_data(folder, config["data"], data)
+        if config.get("eval_env") and eval_env is None:
+            raise ValueError(
+                f"The run in {str(folder)!r} is evaluated in another environment "
+                f"({config['eval_env']}), which is not stored. Pass it: in Python, as "
+                "`eval_env`."
+            )
     elif env is not None:
         data = None
     names = {k: x for k, x in stored.items() if k not in _OBJECTS}
