@@ -10,6 +10,7 @@ import sys
 import time
 
 import entrypoints
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from eqsim_zoo import load_run
 from eqsim_zoo._cli import view_run
 from eqsim_zoo._cli._printing import console
 from eqsim_zoo._cli._train_commands import _note_annealing, agent_options, field_help
-from eqsim_zoo.runs import read_about, read_metrics
+from eqsim_zoo.runs import read_about, read_metrics, save_checkpoint
 from eqsim_zoo.runs._presets import _TABLE
 from eqsim_zoo.runs.folders import write_config
 from eqsim_zoo.training.train_resume import ended
@@ -220,6 +221,12 @@ def test_skills(capsys, monkeypatch, tmp_path):
     table, _, last = out.partition("No plot was written: ")
     assert "± (95 %)" in table and "pip install 'eqsim-zoo[cli]'" in last
     assert not (tmp_path / "r" / "skills.png").exists()
+    last, best = load_run("r"), tmp_path / "r" / "best.ckpt"
+    grown = lambda x: 3.0 * x if eqx.is_inexact_array(x) else x
+    save_checkpoint(best, jax.tree.map(grown, last.state), read_about(best))
+    env, policy = view_run("r")
+    obs, (agent, state) = env.reset(jax.random.key(0))[1].obs, last.member(0)
+    assert np.array_equal(policy(obs, jax.random.key(1)), agent.act(state, obs))
     status, _, err = run(capsys, f"train dads point_mass {SHORT} --out s")
     assert (
         status == 2

@@ -28,9 +28,9 @@ from ..data.files import save_data
 from ..data.recording import noisy_policy, RandomPolicy, record
 from ..export import export_policy, PolicyFormat, Replay, replay
 from ..export.mujoco_replay import Servo
-from ..runs.folders import BEST, read_config
+from ..runs.folders import read_config
 from ..runs.run import Run
-from ..training import load_run, Result
+from ..training import Result
 from ..training.evaluation import evaluate_policy
 from ._printing import console, plain_table, sentences
 from ._reading import read
@@ -63,7 +63,8 @@ class Request:
     noise: float = 0.0
     """Standard deviation of noise added to the actions of agents, scaled to -1 to 1."""
     best: bool = False
-    """Use the checkpoints with the best evaluation, which is the default."""
+    """Use the checkpoints with the best evaluation, which is the default, except for
+    skills."""
     last: bool = False
     """Use the last checkpoints."""
     expert: str | None = None
@@ -169,8 +170,8 @@ def _load(request: Request, folder: str) -> Result:
     stored = read_config(pathlib.Path(folder))["run"]["env"]
     # `ENV` of the command names an environment that the run does not store.
     needed = stored is None or is_import_path(stored)
-    best = request.best or ((pathlib.Path(folder) / BEST).exists() and not request.last)
-    return load_run(folder, best=best, env=request.env if needed else None)
+    env = request.env if needed else None
+    return read(folder, env, request.best, request.last)
 
 
 _SHARED = ("env", "pipeline", "options", "randomize", "skills")

@@ -221,11 +221,11 @@ def view_run(
 
     - `env`: name of the environment, or `module:object`; by default the stored name.
 
-    The policy is that of the best checkpoint if there is one, and of the last otherwise.
+    The policy is that of the checkpoint that `eqsim eval` evaluates.
 
     **Raises:** `FileNotFoundError` if it is not the folder of a run; `ValueError` if a
     file is damaged or the run cannot be made again.
     """
-    run = load_run(folder, best=(pathlib.Path(folder) / BEST).exists(), env=env)
+    run = read(folder, env, best=False, last=False)
     whole = evaluation_env(run.environment(), run.run.episode_length)
     return whole, agent_policy(*run.member(0))
