@@ -252,6 +252,18 @@ def test_onnx_policy_keeps_its_memory(tmp_path, getkey):
     assert np.array_equal(policy.act(obs), first) and not np.array_equal(first, second)
 
 
+def test_onnx_policy_sees_images(tmp_path, getkey):
+    """In bytes, as the environment gives them."""
+    agent, env = CASES["small cnn"]
+    state = untrained(agent, env, getkey())
+    export_policy(agent, state, env, tmp_path / "policy.onnx")
+    policy = OnnxPolicy(tmp_path / "policy.onnx")
+    obs = next(observations(env, np.random.default_rng(1), 1))
+    few, single = cast_floats((agent, state), jnp.float32)
+    expected = few.act(single, jax.tree.map(jnp.asarray, obs))
+    np.testing.assert_allclose(policy.act(obs), expected, atol=TOLERANCE)
+
+
 # What cannot be exported.
 
 

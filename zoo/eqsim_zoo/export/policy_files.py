@@ -259,6 +259,8 @@ class OnnxPolicy:
         described = self._session.get_inputs()
         start = self.metadata.start
         self.inputs = {x.name: (*x.shape,) for x in described if x.name not in start}
+        kinds = {x.name: x.type.removeprefix("tensor(")[:-1] for x in described}
+        self._types = {k: {"float": "float32"}.get(x, x) for k, x in kinds.items()}
         self._outputs = [x.name for x in self._session.get_outputs()]
         self.reset()
 
@@ -274,8 +276,8 @@ class OnnxPolicy:
         - `obs`: a vector, or the parts that the policy reads, by name.
         """
         named = obs if isinstance(obs, Mapping) else dict.fromkeys(self.inputs, obs)
-        parts = {name: named[name] for name in self.inputs}
-        given = {k: np.asarray(x, np.float32) for k, x in parts.items()}
-        out = dict(zip(self._outputs, self._session.run(None, given | self._memory)))
+        parts = {name: named[name] for name in self.inputs} | self._memory
+        given = {k: np.asarray(x, self._types[k]) for k, x in parts.items()}
+        out = dict(zip(self._outputs, self._session.run(None, given)))
         self._memory = {name: out[f"next_{name}"] for name in self._memory}
         return out["action"]
