@@ -21,6 +21,8 @@ import eqsim_zoo as zoo
 from eqsim import AutoReset, testing, TimeLimit
 from eqsim.testing import probes
 from eqsim_zoo import blocks
+from eqsim_zoo.agents.es import centered_ranks
+from eqsim_zoo.blocks.populations import Perturbations
 from eqsim_zoo.runs.members import members_of
 
 
@@ -209,3 +211,18 @@ def test_agents_are_short_and_their_own():
         matcher = difflib.SequenceMatcher(None, one, two, autojunk=False)
         shared = sum(block.size for block in matcher.get_matching_blocks())
         assert shared <= 0.4 * min(len(one), len(two)), (a, b, shared)
+
+
+def test_equal_returns_are_no_reason_to_move():
+    """Neither among finite returns nor among those that are not, of which `best` is told."""
+    agent = zoo.ES(num_pairs=3, episode_length=2, hidden=(4,), weight_decay=0.0)
+    state = init(agent, jr.key(0), probes.constant_reward())
+    size = sum(x.size for x in jtu.tree_leaves(state.learner.model))
+    noise = jr.normal(jr.key(1), (3, size))
+    equal = jnp.array([[2.0, 2.0], [jnp.nan, jnp.nan], [1.0, 1.0]])
+    batch = Perturbations(noise, equal)
+    new, found = agent.update(state, batch)
+    assert found["grad_norm"] == 0.0 and found["best"] == 2.0
+    assert eqx.tree_equal(new.learner.model, state.learner.model)
+    ranks = centered_ranks(jnp.array([3.0, 5.0, 5.0, jnp.nan, 7.0]))
+    np.testing.assert_allclose(ranks, [-0.25, 0.125, 0.125, -0.5, 0.5])

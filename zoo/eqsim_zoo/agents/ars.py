@@ -146,7 +146,7 @@ class ARS(AbstractOnlineAgent):
         scale = self.num_best * jnp.maximum(deviation, 1e-6)
         step = self.step_size / scale * slope.reshape(state.weights.shape)
         new = eqx.tree_at(lambda s: s.weights, state, state.weights + step)
-        return new, {"best": jnp.max(batch.returns), "deviation": deviation}
+        return new, {"best": jnp.max(returns), "deviation": deviation}
 
 
 def _policy(weights: Float[Array, "inputs nu"]) -> DeterministicPolicy:

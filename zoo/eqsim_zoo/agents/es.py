@@ -142,17 +142,21 @@ class ES(AbstractOnlineAgent):
         slope = slope / (2.0 * batch.noise.shape[0] * self.noise)
         learner, norm = state.learner.apply_gradients(build(-slope), self._optimizer())
         new = eqx.tree_at(lambda s: s.learner, state, learner)
-        return new, {"best": jnp.max(batch.returns), "grad_norm": norm}
+        best = jnp.max(
+            batch.returns, where=jnp.isfinite(batch.returns), initial=-jnp.inf
+        )
+        return new, {"best": best, "grad_norm": norm}
 
     def _optimizer(self) -> optax.GradientTransformation:
         return optax.adamw(self.learning_rate, weight_decay=self.weight_decay)
 
 
 def centered_ranks(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Compute ranks from -1/2 (smallest) to 1/2 (largest); NaN counts as the
-    smallest."""
+    """Compute ranks from -1/2 (smallest) to 1/2 (largest); equal numbers have the mean of
+    their ranks. NaN counts as the smallest."""
     flat = jnp.where(jnp.isfinite(x), x, -jnp.inf).reshape(-1)
-    ranks = jnp.argsort(jnp.argsort(flat)).astype(x.dtype)
+    place = lambda side: jnp.searchsorted(jnp.sort(flat), flat, side=side)
+    ranks = 0.5 * (place("left") + place("right") - 1).astype(x.dtype)
     return (ranks / (flat.size - 1) - 0.5).reshape(x.shape)
 
 
