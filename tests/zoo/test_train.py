@@ -372,6 +372,9 @@ def test_existing_runs_are_kept(tmp_path):
     with pytest.raises(FileExistsError, match="eqsim resume"):
         train(Run(Search(), Rail(), **plan), out=tmp_path)
     assert (tmp_path / "metrics.csv").read_text() == before
+    logs = tmp_path / "tensorboard" / "member1" / "events.out.tfevents.1.host"
+    logs.parent.mkdir(parents=True)
+    logs.touch()
     train(Run(Search(), Rail(), 8, **SHORT), out=tmp_path, overwrite=True)
-    assert len(read_metrics(tmp_path)) == 1
+    assert len(read_metrics(tmp_path)) == 1 and not logs.exists()
     assert (tmp_path / "notes.txt").read_text() == "mine"

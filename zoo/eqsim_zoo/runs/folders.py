@@ -44,6 +44,11 @@ FORMAT = "eqsim-run-2"
 _FILES = (
     *(CONFIG, LAST, BEST, "metrics.jsonl", "metrics.csv", "curves.png", "index.html"),
 )
+_WRITTEN = (
+    *("skills*.png", "episode.gif", f"{VIDEOS}/steps_*.gif"),
+    "tensorboard/**/events.out.tfevents.*",
+)
+"""Files that commands add to the folder of a run."""
 _OBJECTS = ("agent", "env", "data")
 """Fields of a run that may hold objects; `config.json` has their names, or null."""
 _ELSEWHERE = ("eval_env", "settings", "sweep")
@@ -191,9 +196,9 @@ def begin_folder(
         )
     for name in there:
         (folder / name).unlink()
-    pictures = *folder.glob("skills*.png"), *folder.glob("episode.gif")
-    for picture in (*pictures, *(folder / VIDEOS).glob("steps_*.gif")):
-        picture.unlink()
+    for pattern in _WRITTEN:
+        for path in folder.glob(pattern):
+            path.unlink()
     write_config(folder, run, given)
 
 
