@@ -304,6 +304,7 @@ WRONG = {
     "train ppo rail --steps 9 --discount 1.5": "`PPO.discount` must be in [0, 1], got 1.5",
     "train iql rail --steps 9 --expectile 0.8": "--data FILE",
     "train search rail --steps 9 --sweep sizes=1,2": "sizes",
+    "train search rail --steps 9 --sweep num_envs=1,2": "`num_envs` cannot be swept",
     "train search rail --steps 9 --sweep rate": "--sweep learning_rate=1e-4,1e-3",
     "train search rail --steps 9 --option length": "--option start=2.5",
     "train search rail --steps 9 --option a=1 --option a=2": "given twice",
@@ -316,6 +317,7 @@ WRONG = {
     "eval nothing --episodes 0": "`--episodes` must be at least 1",
     "runs compare": "run folder",
     "runs compare nothing": "Pass the folder of a run",
+    "runs page nothing": "Pass the folder of a run",
     "runs list": "list",
 }
 

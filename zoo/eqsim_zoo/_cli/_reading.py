@@ -196,7 +196,9 @@ def compare_runs(
     screen.print(f"wrote {out}")
 
 
-def write_run_page(folder: str) -> None:
+def write_run_page(
+    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")],
+) -> None:
     """Write a page about a run, `index.html` in its folder: curves, evaluations, videos,
     settings. Runs do so at their end; call it during a run, or for new videos.
 

@@ -380,10 +380,16 @@ def _run(request: Request, fields: dict[str, Any]) -> tuple[Run, str]:
                 "number of steps, for instance `--steps 1e6`."
             )
         run = Run(request.agent, request.env, request.steps)
-    sweep = {}
+    sweep, known = {}, fields_of(start.agent)
     for pair in request.sweep:
         name, values = _swept(pair)
-        sweep[full_name(start.agent, name)] = values
+        name = full_name(start.agent, name)
+        if name in known and not eqx.is_array(known[name]):
+            raise CommandError(
+                f"`--sweep {pair}`: `{name}` cannot be swept, as it is part of the program "
+                "that all agents share. Start a run for each value."
+            )
+        sweep[name] = values
     given = {name: vars(request)[name] for name in (*_OF_RUN, *_OF_PRESET)}
     given = {k: x for k, x in given.items() if k in _OF_RUN or x is not None}
     if isinstance(start.agent, AbstractSkillAgent) and run.skills is None:
