@@ -20,10 +20,11 @@ from eqsim_zoo import load_run, PPO, Run, SAC, train
 from eqsim_zoo.blocks import Learner, mean_metrics, training_env
 from eqsim_zoo.blocks.collecting import member_key, pool_key
 from eqsim_zoo.runs import read_metrics
+from eqsim_zoo.runs.members import members_of
 from eqsim_zoo.runs.run import Counters
 from eqsim_zoo.training import Checkpoint, RunWarning
-from eqsim_zoo.training._loop import advance, nonfinite_steps
-from eqsim_zoo.training._turn import Report
+from eqsim_zoo.training._loop import _means, advance, nonfinite_steps
+from eqsim_zoo.training._turn import on_host, Report, run_turn
 
 
 SHORT = {"episode_length": 10, "turns": 6, "evaluations": 2, "episodes": 4}
@@ -79,6 +80,43 @@ def test_is_a_plain_loop(tmp_path):
     assert [row["steps"] for row in rows if "eval/return" in row] == [
         steps for steps, _ in result.evaluations
     ]
+
+
+class Told(AbstractOnlineAgent):
+    """Reports the rows of a table; its state is the number of the row."""
+
+    table: jax.Array
+
+    def init(self, key, env):
+        return jnp.zeros((), jnp.int32)
+
+    def act(self, state, obs, *, key=None):
+        return jnp.zeros(1)
+
+    def update(self, state, batch):
+        return state, {}
+
+    def iterate(self, state, env):
+        names = "return", "length", "episodes", "loss"
+        return state + 1, dict(zip(names, self.table[state]))
+
+
+@pytest.mark.parametrize(
+    "rows, expected",
+    (
+        # One fall, in an iteration of its own, is one of a hundred episodes.
+        ([[np.nan, np.nan, 0, 1], [5, 2, 1, 3], [5, 2, 0, 8], [105, 10, 99, 4]], 104),
+        ([[7, 2, 0, 0], [7, 2, 0, 1]], 7),  # None has ended: as in the turn before.
+        ([[np.nan, np.nan, 0, 0]], np.nan),
+    ),
+)
+def test_returns_of_a_turn_are_means_over_episodes(rows, expected):
+    agent = Told(jnp.asarray(rows, float))
+    members = members_of(agent, 0, 1)
+    _, report = run_turn(members, Rail(), len(rows), agent.init(None, None))
+    found = _means(on_host(report), 0)
+    np.testing.assert_allclose(found["return"], expected)
+    np.testing.assert_allclose(found["loss"], np.mean(rows, axis=0)[3])
 
 
 def test_members_learn_as_by_themselves(tmp_path):

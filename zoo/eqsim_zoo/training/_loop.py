@@ -381,7 +381,7 @@ def best_agent(means: np.ndarray, num_seeds: int, alive: list[int]) -> float:
 
 def _means(report: Report, member: int) -> Row:
     """Return the metrics of one member: means over the iterations in which they were
-    finite; the last value if there were none."""
+    finite, or over episodes; the last value if there were none."""
     row: Row = {}
     for name, total in report.total.items():
         number = int(report.number[name][member])

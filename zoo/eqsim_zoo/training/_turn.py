@@ -21,7 +21,8 @@ from ..runs.members import MemberEnvs, Members
 
 
 EPISODES = ("return", "length")
-"""Means over episodes: NaN before the first one has ended."""
+"""Means over episodes: NaN before the first one has ended. Those of a turn are means over
+all its episodes, or the last one known if none has ended in it."""
 
 _EXPERIENCE = Running, Replay, EpisodeReturns
 """Parts of a state that hold steps of environments, whose values are counted in each step
@@ -32,7 +33,8 @@ class Report(NamedTuple):
     """Metrics of a turn, with an axis of members if there are several.
 
     - `total`, `number`: sum of each metric over the iterations in which it was finite,
-        and their number.
+        and their number; of means over episodes, the sum over these `episodes`, if the
+        agent reports their number.
     - `last`: each metric in the last iteration.
     - `steps`: control steps taken.
     - `updates`, `nonfinite`: number of updates, and of those in which a metric was not
@@ -116,14 +118,19 @@ def _iterations(agent: Any, state: Any, env: Any, n: Int[Array, ""]):
         dynamic, (total, number, _, steps, updates, nonfinite, *streaks) = carry
         state, last = _iterate(agent, eqx.combine(dynamic, static), env)
         fine = {name: jnp.isfinite(x) for name, x in last.items()}
-        add = lambda name: total[name] + jnp.where(fine[name], last[name], 0.0)
-        total = {name: add(name) for name in total}
-        number = {name: number[name] + fine[name].astype(jnp.int32) for name in total}
+        terms = {name: jnp.where(fine[name], x, 0.0) for name, x in last.items()}
+        counts = {name: x.astype(jnp.int32) for name, x in fine.items()}
+        for name in [x for x in EPISODES if {x, "episodes"} <= last.keys()]:
+            # Otherwise one early end would count as much as many whole episodes.
+            counts[name] = counts[name] * _integer(last["episodes"])
+            terms[name] = terms[name] * counts[name].astype(terms[name].dtype)
+        total = {name: total[name] + terms[name] for name in total}
+        number = {name: number[name] + counts[name] for name in total}
         taken = _integer(last["steps"]) if "steps" in last else 1
         learned, bad = _updates(last, fine)
         streaks = _streaks(streaks, k, (bad > 0) & (2 * bad >= learned))
-        counts = steps + taken, updates + learned, nonfinite + bad, *streaks
-        return eqx.filter(state, eqx.is_array), (total, number, last, *counts)
+        sums = steps + taken, updates + learned, nonfinite + bad, *streaks
+        return eqx.filter(state, eqx.is_array), (total, number, last, *sums)
 
     dynamic, counted = lax.fori_loop(0, n, body, (dynamic, begin))
     return eqx.combine(dynamic, static), counted
