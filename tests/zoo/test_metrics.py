@@ -8,7 +8,9 @@ import time
 import types
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from toys import Rail
 from zoo.disturbed_runs import ARGS
 from zoo.search import Search
@@ -19,6 +21,7 @@ from eqsim_zoo._cli._reading import write_run_page
 from eqsim_zoo.runs import read_metrics, write_curves, write_page
 from eqsim_zoo.runs.folders import write_config
 from eqsim_zoo.runs.metrics import BEGIN, END, MetricsFile
+from eqsim_zoo.runs.pages import _returns, Series
 from eqsim_zoo.runs.run import Counters
 from eqsim_zoo.training import callbacks, TensorBoard, train, Turn, WeightsAndBiases
 
@@ -147,6 +150,15 @@ def test_a_page(tmp_path, capsys, seeds):
     for name in ("videos/steps_0000000048.gif", "episode.gif", "curves.png"):
         assert f'src="{name}"' in text
     assert "<b>" not in text and "&lt;b&gt;" in text
+
+
+@pytest.mark.parametrize("names", (("return",), ("eval/return", "eval/error")))
+def test_curves_are_named(names):
+    """Once each, also without evaluations."""
+    columns = dict.fromkeys(("steps", *names), np.ones((1, 2)))
+    axes = Figure().subplots()
+    _returns(axes, Series("some run", columns), "steps", "red")
+    assert axes.get_legend_handles_labels()[1] == ["some run"]
 
 
 def test_runs_write_a_page(tmp_path, monkeypatch):

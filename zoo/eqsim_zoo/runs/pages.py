@@ -216,12 +216,12 @@ def _over_members(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 def _returns(axes: Any, one: Series, against: str, color: str) -> None:
     places = one.columns[against][0]
-    turns, values = one.known("return")
+    (turns, values), evaluated = one.known("return"), one.known("eval/return")
     if turns.size:
-        axes.plot(
-            places[turns], _over_members(values)[0], color=color, alpha=0.35, lw=1
-        )
-    turns, values = one.known("eval/return")
+        label = None if evaluated[0].size else one.label
+        mean, style = _over_members(values)[0], {"alpha": 0.35, "lw": 1}
+        axes.plot(places[turns], mean, color=color, label=label, **style)
+    turns, values = evaluated
     if not turns.size:
         return
     mean, low, high = _over_members(values)
