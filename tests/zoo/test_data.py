@@ -201,6 +201,7 @@ def test_scaled_rewards():
 
 def test_scores():
     assert [ABOUT.score(x) for x in (-10.0, 90.0, 40.0)] == [0.0, 100.0, 50.0]
+    assert np.isnan(About(random_return=1.0, expert_return=1.0).score(2.0))
     with pytest.raises(ValueError, match="`expert_return` is None"):
         About(random_return=1.0).score(2.0)
     with pytest.raises(ValueError, match="`random_return` is None"):

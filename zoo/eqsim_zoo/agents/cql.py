@@ -252,8 +252,8 @@ def fine_tuned(
 
     **Arguments:**
 
-    - `agent`: soft actor-critic with the `actor_hidden`, `critic_hidden` and
-        `layer_norm` of the `CQL`; `random_steps` may be 0.
+    - `agent`: soft actor-critic with the `actor_hidden`, `critic_hidden`, `layer_norm`,
+        `discount` and `reward_scale` of the `CQL`; `random_steps` may be 0.
     - `env`: training environment, see `training_env`.
     - `learned`: state that was learned from vectors, not images.
     - `data`: dataset whose first steps fill the replay buffer.

@@ -44,7 +44,8 @@ class About(NamedTuple):
 
     def score(self, returns: float) -> float:
         r"""Return the normalized score
-        $100\,(R - R_\mathrm{random}) / (R_\mathrm{expert} - R_\mathrm{random})$.
+        $100\,(R - R_\mathrm{random}) / (R_\mathrm{expert} - R_\mathrm{random})$; NaN if
+        both returns are equal.
 
         **Raises:** `ValueError` if one of the two returns is unknown.
 
@@ -58,11 +59,8 @@ class About(NamedTuple):
                 f"`random_return` is {self.random_return} and `expert_return` is "
                 f"{self.expert_return}. Record the dataset with both, or set them."
             )
-        return (
-            100.0
-            * (returns - self.random_return)
-            / (self.expert_return - self.random_return)
-        )
+        span = self.expert_return - self.random_return
+        return 100.0 * (returns - self.random_return) / (span or float("nan"))
 
 
 class Dataset(eqx.Module):

@@ -115,7 +115,7 @@ class Run:
         computes a reset for each episode, which is slow in a batch. Each seed has its
         own. See `training_env`.
     - `turns`: approximate number of rows of metrics. A turn is one compiled call.
-    - `evaluations`: number of evaluations; 0 disables them.
+    - `evaluations`: number of evaluations, at most one per turn; 0 disables them.
     - `episodes`: number of episodes of each evaluation.
     - `planned`: number of steps over which turns and evaluations are spaced; by default
         `steps`. A run that is extended keeps its spacing.
