@@ -315,7 +315,7 @@ ROBOTS = "a1 anymal_c apollo barkour berkeley_humanoid g1 go1 go2 h1 op3 spot t1
 OF_PLUGINS = (
     *(f"{robot}_velocity" for robot in ROBOTS.split()),
     *(f"{robot}_velocity_rough" for robot in ("go1", "h1")),
-    "g1_motion",
+    *(f"{robot}_motion" for robot in ("g1", "h1")),
 )
 
 

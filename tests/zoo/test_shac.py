@@ -1,4 +1,5 @@
-"""The entropy term of SHAC, beside a sum over samples and finite differences."""
+"""The entropy term of SHAC, beside a sum over samples and finite differences, and actions
+with and without bounds."""
 
 import dataclasses
 import functools as ft
@@ -15,6 +16,7 @@ from helpers import check_gradients
 import eqsim
 import eqsim_zoo as zoo
 from eqsim_zoo.agents.shac import SHACBatch
+from eqsim_zoo.blocks.policies import Squash, squash_action
 
 
 SMALL = zoo.SHAC(
@@ -28,10 +30,14 @@ SMALL = zoo.SHAC(
 
 
 @ft.cache
+def pendulum():
+    return eqsim.AutoReset(eqsim.TimeLimit(eqsim.make("inverted_pendulum"), 8))
+
+
+@ft.cache
 def start():
     """Return a state, and a batch whose rewards do not depend on the policy."""
-    env = eqsim.AutoReset(eqsim.TimeLimit(eqsim.make("inverted_pendulum"), 8))
-    state = eqx.filter_jit(SMALL.init)(jr.key(0), env)
+    state = eqx.filter_jit(SMALL.init)(jr.key(0), pendulum())
     obs = jr.normal(jr.key(1), (8, 4))
     zeros = jtu.tree_map(jnp.zeros_like, eqx.filter(state.actor.model, eqx.is_array))
     return state, SHACBatch(zeros, obs, jnp.zeros(8))
@@ -68,13 +74,42 @@ def test_policy_is_kept_without_reward_and_entropy_cost():
 
 def test_entropy_is_minus_the_mean_log_density():
     state, batch = start()
-    _, entropy = SMALL._entropy_loss(state.actor.model, batch.obs, jr.key(2))
+    policy, bounds = state.actor.model, state.world.bounds
+    _, entropy = SMALL._entropy_loss(policy, bounds, batch.obs, jr.key(2))
     keys = jr.split(jr.key(2), len(batch.obs))
     log_probs = [
-        state.actor.model(obs).sample_and_log_prob(key)[1]
-        for obs, key in zip(batch.obs, keys)
+        policy(obs).sample_and_log_prob(key)[1] for obs, key in zip(batch.obs, keys)
     ]
     np.testing.assert_allclose(entropy, -np.mean(log_probs), rtol=1e-6)
+    # Without bounds, that of normal numbers; here the deviation is the same everywhere.
+    obs = jnp.broadcast_to(batch.obs[0], (20_000, 4))
+    endless = jnp.array([[-jnp.inf, jnp.inf]], bounds.dtype)
+    _, entropy = SMALL._entropy_loss(policy, endless, obs, jr.key(2))
+    exact = policy(batch.obs[0]).normal.entropy()
+    np.testing.assert_allclose(entropy, exact, atol=0.02)
+
+
+def test_actions_without_bounds_are_those_before_squashing():
+    """If the environment squashes them, the agent learns the same as where it does."""
+    iterate = eqx.filter_jit(lambda agent, state, env: agent.iterate(state, env)[0])
+    found = []
+    for env in (pendulum(), Squash(pendulum())):
+        state = eqx.filter_jit(SMALL.init)(jr.key(0), env)
+        for _ in range(3):
+            state = iterate(SMALL, state, env)
+        found.append(state)
+    bounded, free = found
+    for one, other in zip(
+        jtu.tree_leaves(eqx.filter((bounded.actor, bounded.critic), eqx.is_array)),
+        jtu.tree_leaves(eqx.filter((free.actor, free.critic), eqx.is_array)),
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
+    obs, bounds = start()[1].obs[0], bounded.world.bounds
+    for key in (None, jr.key(3)):
+        action = SMALL.act(free, obs, key=key)
+        same = SMALL.act(bounded, obs, key=key)
+        np.testing.assert_allclose(squash_action(bounds, action), same, rtol=1e-5)
+        assert not np.allclose(action, same)
 
 
 def test_derivatives_of_the_entropy_loss():
@@ -83,7 +118,7 @@ def test_derivatives_of_the_entropy_loss():
     agent = dataclasses.replace(SMALL, entropy_cost=1.0)
     check_gradients(
         lambda dynamic: agent._entropy_loss(
-            eqx.combine(dynamic, static), batch.obs, jr.key(2)
+            eqx.combine(dynamic, static), state.world.bounds, batch.obs, jr.key(2)
         )[0],
         dynamic,
     )

@@ -4,7 +4,7 @@
 python benchmarks/track.py --robot g1 --motion walk1_subject1.csv --start 88 --end 93
 ```
 
-The run is `eqsim train ppo ROBOT_motion` with its preset, in this process; seconds include
+The run is `eqsim train AGENT ROBOT_motion` with its preset, in this process; seconds include
 compilation. Then episodes start in random frames, with noise, and go on to the end of the
 motion: the share that gets there, and mean errors of steps before a failure: of joint
 angles, of the positions of links about the anchor, and of the position of the anchor in the
@@ -124,6 +124,7 @@ def report(where: str, share, errors) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--robot", default="g1", choices=loco.ROBOTS)
+    parser.add_argument("--agent", default="ppo", help="name of an agent with a preset")
     parser.add_argument("--motion", help="file of a motion; by default squats")
     parser.add_argument("--start", type=float, default=0.0, help="start of the part, s")
     parser.add_argument("--end", type=float, help="end of the part, s")
@@ -139,10 +140,10 @@ def main() -> None:
             result = zoo.load_run(options.run)
         else:
             name = f"{robot.name}_motion"
-            preset = zoo.runs.find_preset("ppo", name, steps=options.steps)
+            preset = zoo.runs.find_preset(options.agent, name, steps=options.steps)
             if preset is None:
                 parser.error(
-                    f"PPO has no preset for {name}. Pass a run of it: `--run`."
+                    f"{options.agent} has no preset for {name}. Pass a run: `--run`."
                 )
             run = dataclasses.replace(
                 preset,

@@ -374,7 +374,8 @@ def test_derivatives_of_a_step(getkey):
 
 
 def test_derivatives_of_rewards(getkey):
-    """By coordinates and velocities of the robot and its reference, and its links."""
+    """By coordinates and velocities of the robot and its reference, and its links: on the
+    reference, near it, and so far from it that episodes end."""
     env = task()
     state, _ = at_frame(20)
     solved = solution(env, state.robot)
@@ -387,16 +388,51 @@ def test_derivatives_of_rewards(getkey):
         now = new._tracked(state, robot, solved, env.pose, links, *target)
         return sum(term(now) for term in loco.TRACKING_TERMS.values())
 
-    at = state.robot.q, state.robot.qd, env.motion.q, env.sys.links.pos
-    at = jax.tree.map(lambda x: x + 0.01 * jr.normal(getkey(), x.shape), at)
-    way = jax.tree.map(lambda x: jr.normal(getkey(), x.shape), at)
-    slope = jax.jit(lambda at: jax.jvp(total, at, way))
-    reverse = jax.jit(jax.grad(total, argnums=(0, 1, 2, 3)))(*at)
-    reverse = sum(jnp.vdot(a, b) for a, b in zip(reverse, way))
-    np.testing.assert_allclose(slope(at)[1], reverse, rtol=1e-8)
-    moved = lambda h: slope(tuple(x + h * y for x, y in zip(at, way)))[0]
-    numeric = (moved(1e-6) - moved(-1e-6)) / 2e-6
-    np.testing.assert_allclose(reverse, numeric, rtol=1e-5)
+    exact = state.robot.q, state.robot.qd, env.motion.q, env.sys.links.pos
+    slope = jax.jit(lambda at, way: jax.jvp(total, at, way))
+    slopes = jax.jit(jax.grad(total, argnums=(0, 1, 2, 3)))
+    for scale in (0.0, 0.01, 0.3):
+        draw = lambda x: jr.normal(getkey(), x.shape)
+        at = jax.tree.map(lambda x: x + scale * draw(x), exact)
+        way = jax.tree.map(draw, at)
+        forward_mode = slope(at, way)[1]
+        reverse = sum(jnp.vdot(a, b) for a, b in zip(slopes(*at), way))
+        np.testing.assert_allclose(forward_mode, reverse, rtol=1e-8, atol=1e-10)
+        moved = lambda h: slope(tuple(x + h * y for x, y in zip(at, way)), way)[0]
+        numeric = (moved(1e-6) - moved(-1e-6)) / 2e-6
+        np.testing.assert_allclose(reverse, numeric, rtol=1e-5, atol=1e-7)
+        assert (np.abs(reverse) > 1e-3) == (scale > 0.0)
+
+
+@pytest.mark.slow
+def test_derivatives_through_the_end_of_an_episode(getkey):
+    """By actions of six steps: forward, reverse and finite differences agree, and rewards of
+    the next episode do not depend on actions of the last one."""
+    env = AutoReset(adaptive())
+    state, _ = at_frame(task().motion.frames - 4, env)
+
+    @jax.jit
+    def rewards(actions):
+        def once(state, action):
+            new, timestep = env.step(state, action)
+            return new, (timestep.reward, timestep.truncated)
+
+        return jax.lax.scan(once, state, actions)[1]
+
+    actions = 0.1 * jr.normal(getkey(), (6, 8))
+    way = jr.normal(getkey(), actions.shape)
+    (_, ended), (forward_mode, _) = jax.jvp(rewards, (actions,), (way,))
+    np.testing.assert_array_equal(ended, [False, False, True, False, False, False])
+    slopes = jax.jacrev(lambda x: rewards(x)[0])(actions)
+    reverse = jnp.sum(slopes * way[None], axis=(1, 2))
+    np.testing.assert_allclose(forward_mode, reverse, rtol=1e-7, atol=1e-10)
+    step = 1e-6 * way
+    numeric = (rewards(actions + step)[0] - rewards(actions - step)[0]) / 2e-6
+    np.testing.assert_allclose(forward_mode, numeric, rtol=1e-4, atol=1e-8)
+    reached = np.abs(slopes).max(axis=2) > 1e-9
+    last, following = np.tri(6, dtype=bool), np.arange(6) >= 3
+    expected = last & (following[:, None] == following[None])
+    np.testing.assert_array_equal(reached, expected)
 
 
 def test_errors_of_zero_have_derivatives():

@@ -71,13 +71,17 @@ class GradientEnvs(eqx.Module):
 
 
 def start_gradient_envs(
-    agent: Any, env: AbstractEnv, key: PRNGKeyArray
+    agent: Any, env: AbstractEnv, key: PRNGKeyArray, *, unlimited: bool = False
 ) -> GradientEnvs:
     """Reset the environments of an agent that differentiates the simulation.
 
+    **Arguments:**
+
+    - `unlimited`: true if the agent also acts where actions have no bounds.
+
     **Raises:** `ValueError` if the agent can not act there.
     """
-    check_action_bounds(agent, env)
+    check_action_bounds(agent, env, unlimited=unlimited)
     check_divisible(agent, "num_envs")
     running = reset_envs(agent, env, key, agent.num_envs)
     obs = running.obs[0]
@@ -93,29 +97,27 @@ def rollout_gradient(
     env: AbstractEnv,
     policy: Any,
     key: PRNGKeyArray,
+    explore: Callable[[Any], Callable[[Any, PRNGKeyArray], Float[Array, " nu"]]],
     loss_fn: Callable[[Transition], tuple[Float[Array, ""], Any]],
-    noise: Float[Array, ""] | None = None,
 ) -> tuple[GradientEnvs, Any, Transition, Any, dict[str, Array]]:
     """Act for `agent.horizon` steps, and differentiate a loss of the trajectory with
     respect to the policy. The initial states are constants.
 
     **Arguments:**
 
-    - `policy`: see `Explorer`.
+    - `env`: the environment, with a wrapper of its actions such as `ScaleAction`.
+    - `explore`: function of the policy that returns what acts, `(obs, key) -> action`.
     - `loss_fn`: function of transitions with axes (environment, time) that returns
         `(loss, more)`.
-    - `noise`: standard deviation of the noise of a deterministic policy, if any.
 
     **Returns:** the environments after it, with what was seen in the statistics; the
     derivative; transitions and `more`; what to report, with `loss`.
     """
-    never = jnp.zeros((), bool)
 
     def loss(policy):
-        explorer = Explorer(policy, state.statistics, never, noise)
         running, steps, report = collect(
-            ScaleAction(env),
-            explorer,
+            env,
+            explore(policy),
             state.running,
             key,
             agent.horizon,
@@ -228,8 +230,15 @@ class APG(AbstractOnlineAgent):
                 jnp.sum(steps.reward * weight, axis=1)
             ) / self.horizon, None
 
+        statistics, never = state.world.statistics, jnp.zeros((), bool)
         world, gradient, _, _, report = rollout_gradient(
-            self, state.world, env, state.learner.model, key_act, loss, self.noise
+            self,
+            state.world,
+            ScaleAction(env),
+            state.learner.model,
+            key_act,
+            lambda policy: Explorer(policy, statistics, never, self.noise),
+            loss,
         )
         state, metrics = self.update(APGState(state.learner, world, key), gradient)
         return state, report | metrics

@@ -13,6 +13,7 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
+from eqsim.wrappers import RunningStatistics
 
 from ..blocks.collecting import flatten_time, Transition
 from ..blocks.hyperparameters import (
@@ -25,9 +26,9 @@ from ..blocks.hyperparameters import (
     static,
 )
 from ..blocks.networks import Learner, mean_metrics, MLP, target_update
-from ..blocks.observations import acts_on_batches
+from ..blocks.observations import acts_on_batches, normalize
 from ..blocks.parallel import replicate, shard_batch
-from ..blocks.policies import sample_actions, scale_action, StochasticPolicy
+from ..blocks.policies import log_slope, Squash, squash_action, StochasticPolicy
 from ..blocks.returns import td_lambda
 from .apg import GradientEnvs, rollout_gradient, start_gradient_envs
 
@@ -57,6 +58,18 @@ class SHACBatch(eqx.Module):
     target: Float[Array, " rows"]
 
 
+class _Sampler(eqx.Module):
+    """Samples of a policy before squashing."""
+
+    policy: StochasticPolicy
+    statistics: RunningStatistics | None
+
+    def __call__(
+        self, obs: Float[Array, " nobs"], key: PRNGKeyArray
+    ) -> Float[Array, " nu"]:
+        return self.policy(normalize(self.statistics, obs)).normal.sample(key)
+
+
 class SHAC(AbstractOnlineAgent):
     r"""Short-horizon actor-critic: the derivative, through the physics, of the rewards of
     the next $h$ steps and of the critic's value of the state after them.
@@ -69,6 +82,9 @@ class SHAC(AbstractOnlineAgent):
     $e_t$ is 1 at the end of the window and at time limits, and 0 else, also where the task
     ended, and $G_t$ are $\lambda$-returns with $\bar V$, which follows the critic:
     $\bar\theta \leftarrow \alpha \bar\theta + (1 - \alpha)\,\theta$.
+
+    Actions are normal numbers, squashed by tanh where the action range is finite, see
+    `squash_action`.
 
     Differences from the paper: the deviation of the policy depends on the observation, and
     the loss has an entropy term. Without it the deviation can vanish, and the return
@@ -135,7 +151,7 @@ class SHAC(AbstractOnlineAgent):
     @same_precision
     def init(self, key: PRNGKeyArray, env: AbstractEnv) -> SHACState:
         key, key_actor, key_critic, key_envs = jr.split(key, 4)
-        world = start_gradient_envs(self, env, key_envs)
+        world = start_gradient_envs(self, env, key_envs, unlimited=True)
         obs = world.running.obs[0]
         create = lambda key, hidden, outputs, last: MLP.create(
             key,
@@ -160,11 +176,9 @@ class SHAC(AbstractOnlineAgent):
     def act(
         self, state: SHACState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:
-        distribution = state.actor.model(state.world.seen(obs))
-        action = distribution.mode()
-        if key is not None:
-            action, _ = distribution.sample_and_log_prob(key)
-        return scale_action(state.world.bounds, action)
+        normal = state.actor.model(state.world.seen(obs)).normal
+        action = normal.mean if key is None else normal.sample(key)
+        return squash_action(state.world.bounds, action)
 
     @same_precision
     def iterate(
@@ -179,7 +193,13 @@ class SHAC(AbstractOnlineAgent):
             return self._actor_loss(steps, next_value), next_value
 
         after, gradient, steps, next_value, report = rollout_gradient(
-            self, world, env, state.actor.model, key_act, loss
+            self,
+            world,
+            Squash(env),
+            state.actor.model,
+            key_act,
+            lambda policy: _Sampler(policy, world.statistics),
+            loss,
         )
         targets = jax.vmap(td_lambda, in_axes=(0, 0, 0, 0, None, None))(
             steps.reward * self.reward_scale,
@@ -212,7 +232,7 @@ class SHAC(AbstractOnlineAgent):
         key, key_entropy, key_epochs = jr.split(state.key, 3)
         (_, entropy), of_entropy = eqx.filter_value_and_grad(
             self._entropy_loss, has_aux=True
-        )(state.actor.model, batch.obs, key_entropy)
+        )(state.actor.model, state.world.bounds, batch.obs, key_entropy)
         gradient = jtu.tree_map(jnp.add, batch.gradient, of_entropy)
         actor, norm = state.actor.apply_gradients(
             gradient,
@@ -264,8 +284,21 @@ class SHAC(AbstractOnlineAgent):
         return -jnp.mean(jnp.sum(gain * weight.T, axis=1)) / length
 
     def _entropy_loss(
-        self, policy: StochasticPolicy, obs: Float[Array, "rows nobs"], key
+        self,
+        policy: StochasticPolicy,
+        bounds: Float[Array, "nu 2"],
+        obs: Float[Array, "rows nobs"],
+        key: PRNGKeyArray,
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Return the weighted loss, and the entropy."""
-        entropy = -jnp.mean(sample_actions(policy, obs, key)[1])
+        bounded = jnp.all(jnp.isfinite(bounds), axis=1)
+
+        def log_prob(obs, key):
+            normal = policy(obs).normal
+            drawn = normal.sample(key)
+            slope = jnp.where(bounded, log_slope(drawn), 0.0)
+            return normal.log_prob(drawn) - jnp.sum(slope)
+
+        keys = jr.split(key, obs.shape[0])
+        entropy = -jnp.mean(jax.vmap(log_prob)(obs, keys))
         return -self.entropy_cost * entropy, entropy

@@ -72,6 +72,20 @@ def _track(env: str, steps: int | float) -> Run:
     return dataclasses.replace(run, pool_size=0, settings=settings)
 
 
+def _track_through_physics(env: str, steps: int | float = 1_000_000) -> Run:
+    """Return settings for humanoids that track a motion, by gradients: windows of 0.64 s,
+    as long as a robot takes to fall."""
+    settings = {
+        "num_envs": 32,
+        "horizon": 32,
+        "num_epochs": 8,
+        "actor_learning_rate": 1e-3,
+        "critic_learning_rate": 1e-3,
+        "anneal_steps": steps,
+    }
+    return Run("shac", env, steps, pool_size=0, settings=settings)
+
+
 # Steps by default of legged robots, on the floor and on rough terrain.
 _WALKERS = {
     **dict.fromkeys(("a1", "anymal_c", "barkour", "go1", "go2"), 2_800_000),
@@ -79,7 +93,7 @@ _WALKERS = {
     **dict.fromkeys(("apollo", "berkeley_humanoid", "g1"), 7_500_000),
     **dict.fromkeys(("h1", "op3", "t1"), 7_500_000),
 }
-_TRACKERS = {"g1": 3_000_000}
+_TRACKERS = {"g1": 3_000_000, "h1": 2_000_000}
 _CLIMBERS = {"go1": 6_000_000, "h1": 10_000_000}
 
 
@@ -219,6 +233,7 @@ _TABLE: dict[tuple[str, ...], Callable[..., Run]] = {
     },
     ("sac", "inverted_pendulum"): _balance_off_policy,
     ("shac", "hopper"): _hop_through_physics,
+    ("shac", "h1_motion"): _legged(_track_through_physics, "h1_motion", 1_000_000),
     ("dads", "ant_omni"): _five_directions,
     ("dads", "ant_omni", "continuous"): _any_direction,
     ("dads", "ant_omni", "qdax"): _as_qdax,
