@@ -102,6 +102,8 @@ class Body:
         else:
             name = self._operation(node, op)
         self._names[node] = name
+        if self.text.is_vector(node):
+            self._broadcast[node] = name
         if node in self.schedule.place:
             self.store(node, name)
 
@@ -118,7 +120,8 @@ class Body:
             test = self.value(which, by_lane)
             one, two = self.value(then, vector), self.value(other, vector)
             return text.new(f"select {of} {test}, {kind} {one}, {kind} {two}")
-        names, of = [self.value(arg, vector) for arg in args], graph.dtype[args[-1]]
+        known, of = self._broadcast if vector else self._names, graph.dtype[args[-1]]
+        names = [known.get(arg) or self.value(arg, vector) for arg in args]
         if op == "convert":
             return convert_instruction(text, names[0], of, dtype, vector)
         row = OPERATIONS[op]
