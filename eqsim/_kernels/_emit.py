@@ -94,23 +94,24 @@ class Body:
         if graph.rows[node]:
             _ARRAYS[op](self, node)
             return
+        vector = self.text.is_vector(node)
         if op == "load":
             array, index = graph.args[node]
             if index in graph.value:
                 return
             name = self._lookup(node, array, index)
         else:
-            name = self._operation(node, op)
+            name = self._operation(node, op, vector)
         self._names[node] = name
-        if self.text.is_vector(node):
+        if vector:
             self._broadcast[node] = name
         if node in self.schedule.place:
             self.store(node, name)
 
-    def _operation(self, node: int, op: str) -> str:
+    def _operation(self, node: int, op: str, vector: bool) -> str:
         """Return the result of a scalar operation."""
         graph, text = self.graph, self.text
-        args, dtype, vector = graph.args[node], graph.dtype[node], text.is_vector(node)
+        args, dtype = graph.args[node], graph.dtype[node]
         if op == "any":
             return self._any(args[0])
         if op == "select":

@@ -124,7 +124,7 @@ class Text:
 
     def is_vector(self, node: int) -> bool:
         """Return whether lanes have values of their own."""
-        return self.width > 1 and bool(self.graph.dep[node] & LANE)
+        return self.width > 1 and self.graph.dep[node] & LANE != 0
 
     def type(self, dtype: str, vector: bool) -> str:
         """Return LLVM's name of the type of a value."""

@@ -337,10 +337,10 @@ def _simple_not(graph, args, dtype):
 # Instructions.
 
 
-def _line(template: str) -> Instruction:
+def _line(instruction: str) -> Instruction:
     """Return an instruction on operands of one type; `{s}` in its name is `s` for signed
     integers and `u` for others."""
-    signed, unsigned = template.format(s="s"), template.format(s="u")
+    signed, unsigned = instruction.format(s="s"), instruction.format(s="u")
 
     def write(text: Text, names: list[str], dtype: str, vector: bool) -> str:
         name = signed if dtype[0] == "i" else unsigned
@@ -586,9 +586,7 @@ _commuting = functools.partial(_row, commutes=True, is_cheap=True)
 _cheap = functools.partial(_row, is_cheap=True)
 OPERATIONS: dict[str, Operation] = {
     # Arithmetic.
-    "add": _commuting(
-        np.add, "fadd contract", "add", _simple_add, (_same, _same)
-    ),
+    "add": _commuting(np.add, "fadd contract", "add", _simple_add, (_same, _same)),
     "sub": _cheap(
         np.subtract,
         "fsub contract",
@@ -596,9 +594,7 @@ OPERATIONS: dict[str, Operation] = {
         _simple_sub,
         (_same, _minus),
     ),
-    "mul": _commuting(
-        np.multiply, "fmul contract", "mul", _simple_mul, _PRODUCT
-    ),
+    "mul": _commuting(np.multiply, "fmul contract", "mul", _simple_mul, _PRODUCT),
     "div": _row(
         _divide,
         "fdiv contract",
