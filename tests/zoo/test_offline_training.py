@@ -22,6 +22,8 @@ from eqsim.wrappers import Reach
 from eqsim_zoo import vision
 from eqsim_zoo.blocks.networks import FeaturesNetwork
 from eqsim_zoo.data import RandomPolicy
+from eqsim_zoo.runs.folders import read_config, write_config
+from eqsim_zoo.runs.pages import _head, Series
 
 
 SMALL = {"hidden": (8,)}
@@ -121,6 +123,21 @@ def test_off_policy_agents_normalize_by_the_dataset(data, tmp_path):
     found, obs = state.learned.learner.statistics, np.asarray(everything(data).obs)
     np.testing.assert_allclose(found.mean, obs.mean(axis=0), rtol=1e-6)
     np.testing.assert_allclose(found.variance, obs.var(axis=0), rtol=1e-6)
+
+
+def test_runs_and_policies_are_named_by_what_learns(data, tmp_path):
+    """And not by the adapter around it."""
+    run = zoo.Run(AGENTS["bc"], Rail(), **QUICK, data=data)
+    assert str(run).startswith("BC on Rail")
+    agent = run.members.agent(0)
+    state = eqx.filter_jit(agent.init)(jr.key(0), run.source())
+    file = tmp_path / "policy.py"
+    about = zoo.export.export_policy(agent, state, Rail(), file, format="numpy")
+    assert about.agent == "BC"
+    write_config(tmp_path, run, given=False)
+    columns = dict.fromkeys(("steps", "seconds", "rate"), np.zeros((1, 1)))
+    page = _head(tmp_path, read_config(tmp_path), [Series("run", columns)])
+    assert "BC on Rail: 0 %" in "".join(page)
 
 
 @slow

@@ -29,6 +29,7 @@ from ..data.recording import noisy_policy, RandomPolicy, record
 from ..export import export_policy, PolicyFormat, Replay, replay
 from ..export.mujoco_replay import Servo
 from ..runs.folders import read_config
+from ..runs.offline import kind_of
 from ..runs.run import Run
 from ..training import Result
 from ..training.evaluation import evaluate_policy
@@ -216,7 +217,7 @@ def _source(request: Request, name: str, run: Result | None) -> str:
     """Return a description of the policy."""
     if run is None:
         return RANDOM
-    words = [f"{type(run.members.agent(0)).__name__} of {name}"]
+    words = [f"{kind_of(run.members.agent(0)).__name__} of {name}"]
     words += [run.members.name(0)] if run.members.many else []
     words.append(f"after {run.counters.steps:,} steps")
     words += ["drawn"] if request.drawn else []

@@ -14,6 +14,7 @@ from eqsim.plugins import CommandError
 from ..runs.checkpoints import CheckpointError
 from ..runs.folders import env_name
 from ..runs.members import Members
+from ..runs.offline import kind_of
 from ..skills.paths import SkillPaths
 from ..training import bootstrap_interval, interquartile_mean, Result
 from ..training.evaluation import Evaluation, Tracking
@@ -148,11 +149,6 @@ def group_line(group: Group) -> str:
     )
 
 
-def class_name(run: Result) -> str:
-    """Return the class of the agent of a run, in `Offline` if it learns from a dataset."""
-    return type(run.members.agent(0)).__name__
-
-
 def report(
     run: Result, found: Evaluation, tracking: Sequence[Tracking]
 ) -> dict[str, Any]:
@@ -164,7 +160,7 @@ def report(
     """
     members = run.members
     about = {
-        "agent": class_name(run),
+        "agent": kind_of(run.members.agent(0)).__name__,
         "env": env_name(run.environment()),
         "steps": run.counters.steps,
         "episodes": found.returns.shape[-1],

@@ -21,6 +21,7 @@ from eqsim.plugins import CommandError
 from ..agents.skill_agent import AbstractSkillAgent
 from ..blocks.collecting import evaluation_env
 from ..runs.folders import BEST, env_name
+from ..runs.offline import kind_of
 from ..runs.pages import Summary, write_curves, write_page
 from ..skills.paths import default_skills, follow_skills
 from ..skills.plots import write_skills
@@ -33,7 +34,6 @@ from ..training.evaluation import (
 )
 from ..training.video import Episode, run_episode, write_episode
 from ._printing import (
-    class_name,
     console,
     evaluation_table,
     group_line,
@@ -124,7 +124,7 @@ def read(folder: str, env: str | None, best: bool, last: bool) -> Result:
 def _show(screen: Console, run: Result, found: Evaluation) -> None:
     """Print the returns."""
     screen.print(
-        f"{class_name(run)} on {env_name(run.environment())}, after "
+        f"{kind_of(run.members.agent(0)).__name__} on {env_name(run.environment())}, after "
         f"{run.counters.steps:,} steps: {found.returns.shape[-1]} episodes of "
         f"at most {run.run.episode_length} steps"
     )

@@ -19,6 +19,7 @@ from eqsim.envs import check_deployment, Deployment, ObservationPart, Reference
 from eqsim.wrappers import deployment_of
 
 from ..runs.folders import env_name
+from ..runs.offline import kind_of
 from ._formats import write_numpy, write_onnx, write_torch
 from ._graphs import check_installed, policy_graph, PolicyGraph
 
@@ -57,7 +58,8 @@ def metadata_of(
     - `agent`, `env`, `graph`: the agent, its environment, and its policy.
     - `name`: name of the environment; by default those of its classes.
     """
-    about = metadata.version("eqsim"), name or env_name(env), type(agent).__name__
+    kind = kind_of(agent).__name__
+    about = metadata.version("eqsim"), name or env_name(env), kind
     try:
         deployment, reason = deployment_of(env), ""
         _check_input(deployment, graph)

@@ -34,7 +34,7 @@ from ..data.files import load_data
 from .checkpoints import versions
 from .fields import build, describe, encode, has_default
 from .members import agents_given, Members
-from .offline import as_learner, Offline
+from .offline import as_learner, kind_of, Offline
 from .run import maker_of, Run
 
 
@@ -274,7 +274,7 @@ def _agents(folder: pathlib.Path, config: dict[str, Any]) -> list[AbstractAgent]
 
 def registered_name(agent: AbstractAgent) -> str | None:
     """Return the name in `eqsim.AGENTS` of the class of an agent; None if it has none."""
-    kind = type(agent.agent) if isinstance(agent, Offline) else type(agent)
+    kind = kind_of(agent)
     for name, value in eqsim.AGENTS.registered().items():
         if value is kind:
             return name

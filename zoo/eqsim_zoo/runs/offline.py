@@ -207,6 +207,11 @@ def as_learner(agent: AbstractAgent) -> AbstractOnlineAgent:
     return agent if isinstance(agent, Offline) else Offline(agent)
 
 
+def kind_of(agent: AbstractAgent) -> type:
+    """Return the class of an agent; of `Offline`, that of the agent that it trains."""
+    return type(agent.agent if isinstance(agent, Offline) else agent)
+
+
 def offline_maker(make: Callable[..., AbstractAgent]) -> Callable[..., Offline]:
     """Return a factory of `Offline` around the agent that `make` returns."""
     return ft.partial(Offline, agent=make())

@@ -13,6 +13,7 @@ import numpy as np
 
 from .folders import read_config, VIDEOS
 from .metrics import BEGIN, END, read_metrics
+from .offline import Offline
 
 
 STYLE: Any = {
@@ -302,7 +303,9 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _head(folder: pathlib.Path, config: Any, series: list[Series]) -> Iterator[str]:
-    agents = dict.fromkeys(agent["class"] for agent in config["agents"])
+    held = lambda agent: agent["fields"] if agent["class"] == Offline.__name__ else {}
+    names = [held(x).get("agent.class", x["class"]) for x in config["agents"]]
+    agents = dict.fromkeys(names)
     what = f"{', '.join(agents)} on {config['env']}"
     share = _share(config, series)
     yield f"<h1>{html.escape(folder.resolve().name)}</h1>"

@@ -29,7 +29,7 @@ from ..data.dataset import Dataset
 from ..data.files import load_data
 from .fields import build, full_name, unknown
 from .members import agents_given, MemberEnvs, Members, members_of
-from .offline import as_learner, check_data, offline_maker, Recorded
+from .offline import as_learner, check_data, kind_of, offline_maker, Recorded
 
 
 _MOST = 2**30
@@ -315,7 +315,7 @@ class Run:
         points = math.prod(map(len, self.sweep.values())) * agents
         names = [x if isinstance(x, str) else type(x).__name__ for x in (agent, env)]
         if not isinstance(agent, str):
-            names[0] = type(agents_given(agent)[0]).__name__
+            names[0] = kind_of(agents_given(agent)[0]).__name__
         many = f", {points} settings" if points > 1 else ""
         many += f", {self.num_seeds} seeds" if self.num_seeds > 1 else ""
         where = names[1] if env is not None else "a dataset"
