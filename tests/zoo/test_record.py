@@ -17,9 +17,11 @@ import eqsim
 from eqsim import AutoReset, TimeLimit
 from eqsim.wrappers import ResetMode
 from eqsim_zoo import evaluate
+from eqsim_zoo._cli._policy_commands import measured_returns
 from eqsim_zoo.blocks import Squash
 from eqsim_zoo.data import (
     About,
+    Dataset,
     from_trajectory,
     load_data,
     noisy_policy,
@@ -256,6 +258,26 @@ def test_from_a_trajectory(env, shape, stop):
     assert len(data) == at
     np.testing.assert_array_equal(data.ends(), ends)
     assert_happened(ENV if env is not ROLLOUTS["one, endless"][0] else env, steps)
+
+
+@pytest.mark.parametrize("num_envs", (3000, None))
+def test_returns_are_not_those_of_short_episodes(num_envs):
+    """Episodes of 2 or 10 steps are equally likely. Those that end in 15 steps are not:
+    long ones are cut off more often. Rewards are 1."""
+    rng, envs = np.random.default_rng(0), num_envs or 64
+    done = np.zeros((envs, 15 if num_envs else 1500), bool)
+    for row in done:
+        ends = np.cumsum(rng.choice((2, 10), size=done.shape[1])) - 1
+        row[ends[ends < len(row)]] = True
+    cut = ~done
+    cut[:, :-1] = False
+    obs, flat = np.zeros((done.size, 1)), (done.ravel(), cut.ravel())
+    data = Dataset.create(obs, obs, np.ones(done.size), obs, *flat)
+    found = measured_returns(data, num_envs, 10)
+    error = 4.0 / np.sqrt(len(found))  # Standard error of the mean.
+    assert set(found) == {2.0, 10.0} and abs(found.mean() - 6.0) < 3.0 * error
+    if num_envs:
+        assert data.returns()[data.whole(10)].mean() < 6.0 - 3.0 * error
 
 
 @pytest.mark.usefixtures("names")

@@ -1,6 +1,7 @@
 """Commands that run a policy or take it elsewhere: `eqsim record`, `export` and `replay`."""
 
 import dataclasses
+import math
 import pathlib
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -8,6 +9,7 @@ from typing import Annotated, Any, Literal
 import jax
 import numpy as np
 import tyro
+from jaxtyping import Float
 from rich.table import Table
 
 from eqsim import AbstractController, AbstractEnv, agent_policy
@@ -25,7 +27,7 @@ from eqsim.terrain import (
 
 from ..data.dataset import About, Dataset, joined
 from ..data.files import save_data
-from ..data.recording import noisy_policy, RandomPolicy, record
+from ..data.recording import default_envs, noisy_policy, RandomPolicy, record
 from ..export import export_policy, PolicyFormat, Replay, replay
 from ..export.mujoco_replay import Servo
 from ..runs.folders import read_config
@@ -99,7 +101,7 @@ def record_data(request: Annotated[Request, tyro.conf.arg(name="")]) -> None:
         runs = {folder: _load(request, folder) for folder in _folders(request)}
         length = _episode_length(request, runs)
         env, key = _environment(request, runs), jax.random.key(request.seed)
-        found, table = [], plain_table("source", *_COLUMNS)
+        found, returns, table = [], [], plain_table("source", *_COLUMNS)
         for number, (name, steps) in enumerate(parts):
             data = record(
                 env,
@@ -112,11 +114,12 @@ def record_data(request: Annotated[Request, tyro.conf.arg(name="")]) -> None:
                 name=request.env,
             )
             source = _source(request, name, runs.get(name))
-            _add_row(table, source, data, length)
+            returns.append(measured_returns(data, request.num_envs, length))
+            _add_row(table, source, data, returns[-1])
             found.append(dataclasses.replace(data, about=About(request.env, (source,))))
         data = joined(found) if len(found) > 1 else found[0]
         if len(found) > 1:
-            _add_row(table, "all", data, length)
+            _add_row(table, "all", data, np.concatenate(returns))
         about = _about(request, data.about, env, runs, length)
         out.parent.mkdir(parents=True, exist_ok=True)
         save_data(dataclasses.replace(data, about=about), out)
@@ -225,17 +228,26 @@ def _source(request: Request, name: str, run: Result | None) -> str:
     return ", ".join(words)
 
 
-_COLUMNS = ("steps", "trajectories", "whole episodes", "return", "deviation")
+def measured_returns(
+    data: Dataset, num_envs: int | None, length: int
+) -> Float[np.ndarray, " episodes"]:
+    """Return the returns of the episodes of a recording that began at least `length` steps
+    before its end, which cuts off none of them. Among all whole episodes, short ones are
+    more frequent than among those that began."""
+    each = math.ceil(len(data) / (num_envs or default_envs(len(data), length)))
+    begin = np.append(0, data.ends()[:-1] + 1)
+    early = (begin % each + length <= each) & (begin + length <= len(data))
+    return data.returns()[early]
 
 
-def _add_row(table: Table, source: str, data: Dataset, length: int) -> None:
-    """Add the counts and returns of a dataset; trajectories that the end of the recording
-    cuts off have no return."""
-    ends = data.ends()
-    returns = data.returns()[data.whole(length)]
+_COLUMNS = ("steps", "trajectories", "measured episodes", "return", "deviation")
+
+
+def _add_row(table: Table, source: str, data: Dataset, returns: np.ndarray) -> None:
+    """Add the counts of a dataset, and its `measured_returns`."""
     mean = _number(returns.mean() if len(returns) else None)
     spread = _number(returns.std(ddof=1) if len(returns) > 1 else None)
-    counts = f"{len(data):,}", f"{len(ends):,}", f"{len(returns):,}"
+    counts = f"{len(data):,}", f"{len(data.ends()):,}", f"{len(returns):,}"
     table.add_row(source, *counts, mean, spread)
 
 

@@ -157,8 +157,7 @@ def record(
     environment has auto-reset, or a recorded value is not finite.
     """
     steps = number_of_steps("steps", steps)
-    if num_envs is None:
-        num_envs = max(1, min(64, steps // max(episode_length, 1)))
+    num_envs = default_envs(steps, episode_length) if num_envs is None else num_envs
     check_count("num_envs", num_envs)
     if num_envs > steps:
         raise ValueError(
@@ -182,6 +181,11 @@ def record(
     rows.truncated[:, -1] = ~rows.terminated[:, -1]
     flat = jtu.tree_map(lambda x: x.reshape(-1, *x.shape[2:])[:steps], rows)
     return Dataset.of(flat, bounds=bounds, about=About(env=name))
+
+
+def default_envs(steps: int, episode_length: int) -> int:
+    """Return the default batch size of `record`."""
+    return max(1, min(64, steps // max(episode_length, 1)))
 
 
 def _bounds(env: AbstractEnv) -> Float[np.ndarray, "nu 2"]:
