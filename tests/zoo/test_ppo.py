@@ -300,6 +300,28 @@ def test_learning_rate_follows_the_divergence(getkey):
         assert (float(new.pace) > 1.0) is faster and float(new.pace) != 1.0
 
 
+def test_learning_rate_and_divergence_are_annealed(getkey):
+    """In the middle, both are half; at the end, nothing changes."""
+    env = AutoReset(TimeLimit(Wide(NU), 5))
+    kind = PPO(num_envs=5, unroll_length=1, num_minibatches=1)
+    state, batch = init(kind, getkey(), env), random_batch(kind, getkey())
+    update = eqx.filter_jit(lambda agent, *args: agent.update(*args))
+    change = lambda agent, *values: eqx.tree_at(
+        lambda a: (a.learning_rate, a.target_kl, a.anneal_steps),
+        agent,
+        tuple(map(jnp.array, values)),
+    )
+    at = lambda steps: eqx.tree_at(lambda s: s.steps, state, jnp.array(steps, "int32"))
+    constant, _ = update(change(kind, 0.01, 1e-3, 0.0), state, batch)
+    middle, _ = update(change(kind, 0.02, 2e-3, 1000.0), at(500), batch)
+    assert float(constant.pace) < 1.0
+    assert float(middle.pace) == float(constant.pace)
+    assert tree_allclose(middle.learner.model, constant.learner.model)
+    end, _ = update(change(kind, 0.02, 2e-3, 1000.0), at(1000), batch)
+    assert float(end.pace) == 1.0
+    assert tree_allclose(end.learner.model, state.learner.model, rtol=0.0, atol=0.0)
+
+
 def test_units_of_values(getkey):
     """Values and advantages come back from their units, which are those of all returns."""
     agent = PPO(num_envs=5, unroll_length=1, num_minibatches=1, normalize_values=True)

@@ -79,8 +79,8 @@ class AbstractProximalAgent(AbstractOnlineAgent):
     - `normalize_observations`: true to normalize observations.
     - `learning_rate`: Adam step size.
     - `adam_epsilon`: Adam's constant $\epsilon$.
-    - `anneal_steps`: steps over which the learning rate decreases linearly to zero, below
-        $2^{31}$; 0: constant.
+    - `anneal_steps`: steps over which the learning rate and `target_kl` decrease linearly to
+        zero, below $2^{31}$; 0: constant.
     - `discount`: discount $\gamma$.
     - `gae_decay`: decay $\lambda$ of the advantages.
     - `clip`: clip range $\epsilon$ of the probability ratio.
@@ -143,8 +143,12 @@ class AbstractProximalAgent(AbstractOnlineAgent):
         """Take one gradient step for each of `pieces`, along the first axis, on
         `loss(networks, piece)`, with the metric `kl`; and adapt the learning rate.
 
+        `target_kl` decreases with it, as the pace would otherwise make up for the schedule.
+
         **Returns:** the learner, the new `pace`, and mean metrics with `pace`.
         """
+
+        target = linear_schedule(self.target_kl, steps, self.anneal_steps)
 
         def step(carry, piece):
             learner, pace = carry
@@ -153,7 +157,7 @@ class AbstractProximalAgent(AbstractOnlineAgent):
                 self.optimizer(steps, pace),
                 max_grad_norm=self.max_grad_norm,
             )
-            return (learner, adapted_pace(pace, metrics["kl"], self.target_kl)), metrics
+            return (learner, adapted_pace(pace, metrics["kl"], target)), metrics
 
         (learner, pace), metrics = lax.scan(step, (learner, pace), pieces)
         return learner, pace, mean_metrics(metrics) | {"pace": pace}
