@@ -154,7 +154,8 @@ class VelocityTracking(AbstractLegged):
     - `noise`: half widths of the uniform noise of parts, before scaling; 0 for others.
     - `weights`: weights of the reward terms, 1/s; by default `WEIGHTS` with those of the
         description.
-    - `commands`: the commands; by default `Commands()` times the `speed` of the robot.
+    - `commands`: the commands; or those fields of `Commands` that differ from the defaults,
+        by name, with velocities times the `speed` of the robot.
     - `soft_limit`: length of the soft range of a joint, as a fraction of its range.
     - `terrain`: terrain in place of the floor; only without `sys`. Initial states are those
         of a floor at z = 0, which `TerrainCurriculum` moves to patches of the terrain.
@@ -162,7 +163,7 @@ class VelocityTracking(AbstractLegged):
         default a grid of 1 m by 0.6 m with points every 0.2 m.
 
     **Raises:** `ValueError` if the robot does not have what its description names or a term
-    needs, or a part or a term does not exist.
+    needs, or a part, a term or a field of commands does not exist.
 
     ??? cite "Reference"
         Rudin et al., *Learning to walk in minutes using massively parallel deep
@@ -200,7 +201,7 @@ class VelocityTracking(AbstractLegged):
         scales: Mapping[str, Any] = SCALES,
         noise: Mapping[str, Any] = NOISE,
         weights: Mapping[str, Any] | None = None,
-        commands: Commands | None = None,
+        commands: Commands | Mapping[str, Any] | None = None,
         soft_limit: Any = 0.95,
         terrain: TerrainGrid | None = None,
         scan: Any = None,
@@ -228,7 +229,7 @@ class VelocityTracking(AbstractLegged):
             ("weights", weights, TERMS),
         ):
             check_known(what, names, known)
-        self.commands = Commands().scaled(robot.speed) if commands is None else commands
+        self.commands = _commands(commands, robot)
         self.start, self.pose = default_pose(self.sys, robot, self.names)
         joints = self.names.joints
         try:  # Now, as numbers of the robot are not known inside a transformation.
@@ -500,6 +501,15 @@ def reflected_observation(
     if scan is not None:
         known["height_scan"] = scan
     return SignedPermutation.join([known.get(name, joints) for name in parts])
+
+
+def _commands(given: Commands | Mapping[str, Any] | None, robot: Robot) -> Commands:
+    """Return the given commands, or those of given fields, see `VelocityTracking`."""
+    if isinstance(given, Commands):
+        return given
+    fields = {} if given is None else given
+    check_known("commands", fields, vars(Commands()))
+    return Commands(**fields).scaled(robot.speed)
 
 
 def _points(values: Any) -> tuple[tuple[float, float], ...]:

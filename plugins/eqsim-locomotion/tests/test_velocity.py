@@ -503,6 +503,19 @@ def test_speed_of_a_robot(getkey):
     np.testing.assert_array_equal(draw(given)[0], draw(usual)[0])
 
 
+def test_commands_by_field():
+    """Other fields are those by default, and velocities in proportion to the speed."""
+    given = {"mean_time": 2.0, "high": (2.0, 0.5, 1.0)}
+    env = loco.VelocityTracking(robot(speed=0.4), commands=given)
+    commands = env.commands
+    np.testing.assert_allclose(commands.high, (0.8, 0.2, 0.4), rtol=1e-6)
+    np.testing.assert_allclose(commands.low, (-0.4, -0.2, -0.4), rtol=1e-6)
+    assert float(commands.mean_time) == 2.0
+    np.testing.assert_array_equal(commands.zero, loco.Commands().zero)
+    with pytest.raises(ValueError, match="`commands` names 'time'. Choose from low"):
+        loco.VelocityTracking(robot(), commands={"time": 2.0})
+
+
 def test_commands_on_terrain_lead_away(getkey):
     """A robot that follows them is mostly farther away after 20 s than the share of the
     way below which its level falls."""
