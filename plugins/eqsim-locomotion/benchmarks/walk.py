@@ -55,23 +55,25 @@ def run_one(robot: str, seed: int, steps: float | None, since: float, out: str) 
         "seed": seed,
         "steps": result.counters.steps,
         "seconds": round(seconds),
-        **in_eqsim(result, seed),
+        **in_eqsim(result, robot, seed),
         **in_mujoco(result, robot, out),
     }
     pathlib.Path(out, "found.json").write_text(json.dumps(found))
 
 
-def in_eqsim(result, seed: int) -> dict[str, float]:
-    """Count falls and measure errors, in episodes with other keys than those of training."""
+def in_eqsim(result, robot: str, seed: int) -> dict[str, float]:
+    """Count falls and measure errors, in episodes of the task with its default options, with
+    other keys than those of training."""
     import jax.random as jr
 
+    import eqsim
     from eqsim_zoo.training.evaluation import (
         episode_keys,
         evaluate_members,
         evaluate_tracking,
     )
 
-    env, length = result.environment(), round(SECONDS / 0.02)
+    env, length = eqsim.make(f"{robot}_velocity"), round(SECONDS / 0.02)
     keys = episode_keys(result.members, lambda _: jr.key(1000 + seed), EPISODES)
     args = result.members, result.state, env, keys, length
     falls = int(evaluate_members(*args).terminated.sum())

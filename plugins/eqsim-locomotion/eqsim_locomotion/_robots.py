@@ -81,6 +81,8 @@ _LEGS = {"Head": 0.0, "head": 0.0, "knee": 0.2, "Knee": 0.2, "KFE": 0.2, "pitch"
 _LEGS |= {"Pitch": 0.4, "HFE": 0.4, "ankle": 0.4, "FFE": 0.4, "": 1.0}
 # These fall often before they walk; a high cost of falls would teach them to stand.
 _UPRIGHT = {"fallen": -100.0, "tilt": -3.0}
+# These learn to walk in any case, and turn around with less tilt.
+_SURE_FOOTED = {"fallen": -1350.0}
 
 GO1 = Robot(
     name="go1",
@@ -91,6 +93,7 @@ GO1 = Robot(
     damping=0.5,
     pose_weights=_ABDUCTION,
     terrain_contacts=1,
+    weights=_SURE_FOOTED,
 )
 GO2 = GO1._replace(
     name="go2",
@@ -102,6 +105,7 @@ A1 = GO1._replace(
     name="a1",
     file="unitree_a1/scene.xml",
     feet=("FR_calf", "FL_calf", "RR_calf", "RL_calf"),
+    weights={},
 )
 ANYMAL_C = Robot(
     name="anymal_c",
