@@ -96,7 +96,9 @@ class MovingHorizon(AbstractEstimator):
     extended Kalman filter. The covariance of the latest state is that of a filter that is
     linearized along the solution. For linear models the estimates are those of a Kalman filter.
     Limits of states or noise, and other constraints, are not supported. Steps whose solver has
-    not converged are those where `Track.converged` is false.
+    not converged are those where `Track.converged` is false. The tolerance of the solver, `atol`
+    in standard deviations, is at least eight rounding errors of the measured values: in single
+    precision angles of 1 rad with a noise of 1 mrad are resolved to 0.001.
 
     **Arguments:**
 
@@ -257,8 +259,10 @@ class WindowDynamics(AbstractDynamics):
 
     @property
     def limits(self) -> Float[Array, "nu 2"]:
-        low = jnp.full(self.nx, -jnp.inf, self.sys.arrival.factor.dtype)
-        return jnp.stack([low, -low], 1)
+        # Values that are known while JAX traces: a problem with infinite limits has none.
+        with jax.ensure_compile_time_eval():
+            high = jnp.full(self.nx, jnp.inf, self.sys.arrival.factor.dtype)
+            return jnp.stack([-high, high], 1)
 
     def step(self, state: Timed, action: Float[Array, " nu"]) -> Timed:
         sys, process, arrival, ctrl, _, _, active = self.sys
@@ -318,9 +322,27 @@ def _most_probable(estimator: MovingHorizon, window: Window, states, noise) -> M
     states = jax.tree.map(join, start, states)
     count = jnp.arange(len(window.active) + 2)
     guess = Timed(states, count), noise
-    plan = estimator.solver.solve(problem, Timed(start, count[0]), guess)
+    least = _resolution(model, window)
+    raised = lambda atol: jnp.maximum(atol.astype(noise.dtype), least)
+    solver = eqx.tree_at(lambda s: s.atol, estimator.solver, replace_fn=raised)
+    plan = solver.solve(problem, Timed(start, count[0]), guess)
     found = jax.tree.map(lambda x: x[1:], plan.states.state)
     return MAP(found, plan.actions, plan.value, plan.result)
+
+
+def _resolution(model: StochasticModel, window: Window) -> Array:
+    """Compute eight units of rounding of the measured values, in standard deviations of their
+    noise, which residuals have as well: no smaller changes of deviations can be seen."""
+    dtype = window.arrival.factor.dtype
+    valid = jax.vmap(channels_of(model, window.sys).split)(window.valid)
+    sizes = []
+    for name, x in window.measured.items():
+        known, x = valid[name], jnp.abs(x.astype(dtype))
+        if known.shape != x.shape:  # Coordinates with quaternions.
+            known = jnp.any(known, 1, keepdims=True) & jnp.isfinite(x)
+        largest = jnp.max(jnp.where(known, x, 0.0))
+        sizes.append(largest / jnp.min(model.noise[name]).astype(dtype))
+    return 8.0 * float(jnp.finfo(dtype).eps) * jnp.max(jnp.stack(sizes))
 
 
 def _end_factor(model: StochasticModel, window: Window, states: State) -> Array:

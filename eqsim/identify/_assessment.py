@@ -237,7 +237,6 @@ class Identifiability(NamedTuple):
 
     scale: np.ndarray
     singular_values: np.ndarray
-    combinations: tuple[Combination, ...]
     unknown: tuple[Combination, ...]
     condition: float
 
@@ -275,14 +274,13 @@ def identifiability(
     order = np.argsort(values)[::-1]
     singular = np.sqrt(np.maximum(values[order], 0.0))
     largest = max(float(singular[0]), 1e-300)
-    combinations = tuple(
+    unknown = tuple(
         Combination(float(s), vectors[:, k], describe(vectors[:, k], labels))
         for s, k in zip(singular, order)
+        if s < max(1.0, _ROUNDING * largest)
     )
-    weak = lambda c: c.singular_value < max(1.0, _ROUNDING * largest)
     condition = largest / max(float(singular[-1]), 1e-16 * largest)
-    unknown = tuple(c for c in combinations if weak(c))
-    return Identifiability(scale, singular, combinations, unknown, condition)
+    return Identifiability(scale, singular, unknown, condition)
 
 
 def describe(direction: np.ndarray, labels: Sequence[str]) -> str:

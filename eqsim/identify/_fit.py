@@ -354,7 +354,7 @@ def _fit_by_adam(
     finite, none = np.isfinite(cost), np.zeros(0)
     outcome = optx.RESULTS.successful if finite else optx.RESULTS.nonlinear_divergence
     unknown = _no_covariance(len(theta))
-    told_by_data = Identifiability(problem.scales(free[0]), none, (), (), np.nan)
+    told_by_data = Identifiability(problem.scales(free[0]), none, (), np.nan)
     setup = setup._replace(problem=problem)
     missing = _Linear(unknown.used, np.full(len(theta), np.nan))
     result = _described(
@@ -490,11 +490,11 @@ def _noisy(rounds: _Rounds, problem: FitProblem, theta, starts, bounds):
     if len(rounds.fixed) == len(problem.sigma):
         now, outcome = minimize(problem, theta, starts, bounds, solver, told, places)
         return problem, now, outcome
-    rough, steps = solver._replace(rtol=max(solver.rtol, _ROUGH)), 0
+    rough = solver._replace(rtol=max(solver.rtol, _ROUGH))
     first = rough._replace(max_steps=1)
     now, outcome = minimize(problem, theta, starts, bounds, first, told, places)
-    finished = False
-    for left in range(max(solver.rounds, 1), 0, -1):
+    steps, finished = now.steps, False
+    for left in range(solver.rounds, 0, -1):
         new, old = _with_noise(rounds, problem, now), problem.sigma
         change = max(float(np.abs(np.log(new.sigma[k] / old[k])).max()) for k in old)
         if finished and change < 0.02:
@@ -884,5 +884,5 @@ def warn_without_influence(information: np.ndarray, labels: Sequence[str]) -> No
             "initial values are kept. Record motions that depend on these unknowns, or "
             "leave them out.",
             IdentificationWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

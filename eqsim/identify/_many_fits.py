@@ -34,7 +34,7 @@ from ._assessment import EarlyStop, prediction, window_errors
 from ._channels import ChannelBias
 from ._fit import fit, longest_delay
 from ._fit_problem import residuals
-from ._recordings import Recording, split
+from ._recordings import Recording, several_runs, split
 from ._result import Result
 from ._unknowns import AbstractUnknown, applied
 from ._windows import Windows
@@ -205,12 +205,7 @@ def _folds(
     seed: int,
 ) -> list[set[str]]:
     """Return the names of the runs that each fold leaves out."""
-    runs = sorted({recording.run for recording in recordings})
-    if len(runs) < 2:
-        raise ValueError(
-            f"All recordings belong to run {runs}: at least two runs are required to leave "
-            "one out. Give independent recordings different `run`."
-        )
+    runs = several_runs(recordings, "leave one out")
     if folds is None or isinstance(folds, int | np.integer):
         count = len(runs) if folds is None else folds
         check_count("folds", count, 2)
@@ -426,12 +421,7 @@ def fit_ensemble(
                 "different runs. Subtract the biases from the recordings, for instance those "
                 "of a `fit` to all runs, and leave this unknown out."
             )
-    runs = sorted({recording.run for recording in recordings})
-    if len(runs) < 2:
-        raise ValueError(
-            f"All recordings belong to run {runs}: at least two runs are required to draw "
-            "some. Give independent recordings different `run`."
-        )
+    runs = several_runs(recordings, "draw some")
     rng, results = np.random.default_rng(seed), []
     for key in jr.split(jr.key(seed), members):
         drawn = rng.choice(runs, len(runs))

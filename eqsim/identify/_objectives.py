@@ -145,6 +145,15 @@ class AbstractObjective(eqx.Module):
         """
 
 
+def refuse_continuity(windows: Windows, objective: str) -> None:
+    """Raise `ValueError` if windows are connected, for objectives without simulation."""
+    if windows.continuity is not None:
+        raise ValueError(
+            f"`{objective}` does not simulate, so windows cannot be connected. Leave out "
+            "`continuity`."
+        )
+
+
 def refuse_memory(sys: System, objective: str) -> None:
     """Raise `ValueError` if actuator models of a robot have memory."""
     models = [own.model for own in sys.actuator_models if own.num_states]
@@ -319,11 +328,7 @@ class ActuatorForces(AbstractObjective):
 
     def compare(self, given: Given) -> Comparison:
         sys, windows = given.sys, given.windows
-        if windows.continuity is not None:
-            raise ValueError(
-                "`ActuatorForces` does not simulate, so windows cannot be connected. Leave "
-                "out `continuity`."
-            )
+        refuse_continuity(windows, "ActuatorForces")
         if Transmission.BODY in sys.actuators.transmissions:
             raise ValueError(
                 "`ActuatorForces` does not know contacts, but an actuator acts through the "
@@ -420,11 +425,7 @@ class Inverse(AbstractObjective):
     control: AbstractInterpolation = LinearInterpolation()
 
     def compare(self, given: Given) -> Comparison:
-        if given.windows.continuity is not None:
-            raise ValueError(
-                "`Inverse` does not simulate, so windows cannot be connected. Leave "
-                "out `continuity`."
-            )
+        refuse_continuity(given.windows, "Inverse")
         refuse_memory(given.sys, "Inverse")
         derived = [
             _filtered(given.sys, recording, given.windows)

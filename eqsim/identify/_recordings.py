@@ -136,6 +136,20 @@ def inner_rows(
     return rows
 
 
+def several_runs(recordings: Sequence[Recording], purpose: str) -> list[str]:
+    """Return the names of the runs in sorted order.
+
+    **Raises:** `ValueError` with the purpose if there are fewer than two.
+    """
+    runs = sorted({recording.run for recording in recordings})
+    if len(runs) < 2:
+        raise ValueError(
+            f"The recordings belong to the runs {runs}: at least two runs are required to "
+            f"{purpose}. Give independent recordings different `run`."
+        )
+    return runs
+
+
 def split(
     recordings: Sequence[Recording], share: float = 0.25, seed: int = 0
 ) -> tuple[list[Recording], list[Recording]]:
@@ -147,12 +161,7 @@ def split(
 
     **Raises:** `ValueError` if there is only one run.
     """
-    runs = sorted({recording.run for recording in recordings})
-    if len(runs) < 2:
-        raise ValueError(
-            f"All recordings belong to run {runs[0]!r}: at least two runs are required to "
-            "hold one out. Give independent recordings different `run`."
-        )
+    runs = several_runs(recordings, "hold one out")
     count = min(max(1, round(share * len(runs))), len(runs) - 1)
     chosen = set(np.random.default_rng(seed).permutation(runs)[:count].tolist())
     held = [recording for recording in recordings if recording.run in chosen]

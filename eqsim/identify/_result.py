@@ -22,7 +22,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..io import write_mjcf
 from ..model import System
 from ._assessment import Covariance, Identifiability, prediction, quantile, Validation
-from ._channels import ChannelDelay
 from ._fit_problem import FitProblem, residuals
 from ._recordings import Recording
 from ._unknowns import AbstractUnknown, applied, Signals
@@ -264,9 +263,7 @@ class Result:
         **Returns:** measured minus predicted values by channel, `(windows, samples,
         columns)`, and which samples are not padding.
         """
-        delays = [x.upper for x in self.problem.unknowns if isinstance(x, ChannelDelay)]
-        before = max(delays, default=0.0)
-        problem, _ = prediction(self.problem, recordings, windows, before)
+        problem, _ = prediction(self.problem, recordings, windows, 0.0)
         problem = dataclasses.replace(
             problem,
             sys=self.sys if sys is None else sys,

@@ -5,8 +5,9 @@ an arrow: blocks of $s_k$ on a block-tridiagonal diagonal (coupled only by conti
 border of $\theta$. The starts are eliminated first, at a cost linear in the number of windows.
 
 The cost of a long window of a fast motion has many minima in the state where the window
-starts. Over a short horizon it has one. So the starts of windows that fit badly are found
-again for a quarter of the window, then for half of it, then for all, each from the last one.
+starts. Over a short horizon it has one. So the starts of windows that fit badly, or whose
+start is held at a kink, are found again for a quarter of the window, then for half of it, then
+for all, each from the last one.
 
 With thousands of parameters, such as the weights of networks, the Gauss-Newton matrix is too
 large, and Adam takes steps along gradients by reverse mode. It is the last part of this file.
@@ -178,8 +179,8 @@ class Solver(NamedTuple):
         from the predicted minimum is at most half a standard deviation.
     - `damping`: initial damping, relative to the diagonal.
     - `rounds`: largest number of noise estimates.
-    - `restarts`: largest number of times that the starts of badly fitted windows are
-        searched again, see `docs/identification.md`.
+    - `restarts`: largest number of times that the starts of badly fitted windows, and of those
+        held at kinks, are searched again, see `docs/identification.md`.
     """
 
     max_steps: int = 200
@@ -287,7 +288,7 @@ def _near_minimum(now: Iterate, bounds) -> bool:
     return bool(near and 2 * slope <= least * (len(step) + now.starts.size))
 
 
-_SINGULAR = 1e-13
+_SINGULAR = 1e-14
 """Least eigenvalue of the matrix of a start, scaled to a unit diagonal, below which rounding
 errors of the matrix exceed the prior. Precise sensors make the diagonal large, not this small;
 motions that depend on one direction of the start alone do."""

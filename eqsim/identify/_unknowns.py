@@ -106,11 +106,11 @@ class Box(AbstractTransform):
         return magnitudes(value)
 
     def problem(self, value: float) -> str | None:
-        if self.lower < value < self.upper:
+        if self.lower <= value <= self.upper:
             return None
         return (
-            f"starts at {value:g}, which is not between its bounds {self.lower:g} and "
-            f"{self.upper:g}. Pass an `initial` between them"
+            f"starts at {value:g}, which is not within its bounds {self.lower:g} and "
+            f"{self.upper:g}. Pass an `initial` within them"
         )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._batching import batch_last, full_batch
-from .._errors import check_numbers
+from .._errors import check_count, check_numbers
 from ..collision import contact_plan
 from ..constraint import (
     AbstractConstraint,
@@ -63,6 +63,7 @@ from ._objectives import (
     Comparison,
     Given,
     Physics,
+    refuse_continuity,
     refuse_memory,
     Simulation,
     WindowResiduals,
@@ -316,18 +317,11 @@ class Violation(AbstractObjective):
         for name in ("complementarity", "dissipation", "penetration"):
             value, is_weight = vars(self)[name], lambda x: x >= 0
             check_numbers(f"Violation.{name}", value, is_weight, "not negative")
-        is_count = lambda x: (x >= 1) & (x == np.floor(x))
-        check_numbers(
-            "Violation.samples", self.samples, is_count, "an integer of at least 1"
-        )
+        check_count("Violation.samples", self.samples)
         check_numbers("Violation.reach", self.reach, lambda x: x > 0, "positive")
 
     def compare(self, given: Given) -> Comparison:
-        if given.windows.continuity is not None:
-            raise ValueError(
-                "`Violation` does not simulate, so windows cannot be connected. Leave "
-                "out `continuity`."
-            )
+        refuse_continuity(given.windows, "Violation")
         refuse_memory(given.sys, "Violation")
         _refuse_surfaces(given.sys)
         if not isinstance(given.pipeline, Generalized):

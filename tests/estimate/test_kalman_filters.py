@@ -1,6 +1,7 @@
 """Kalman filters and their smoother: closed forms, rotations, masks, precision."""
 
 import functools as ft
+import pathlib
 from typing import Any
 
 import equinox as eqx
@@ -671,6 +672,43 @@ def test_single_precision(kind):
     memory = filter.init(sys, PIPELINE.init(sys), jnp.asarray([1.0, 100.0, 0.0]))
     exact = filter.track(sys, memory, jnp.zeros((1000, 1)), {"q": jnp.zeros((1000, 1))})
     np.testing.assert_allclose(size[-1], exact.estimates.sd[-1, :2], rtol=1e-3)
+
+
+DOUBLE = pathlib.Path(__file__).parents[2] / "docs/examples/double_pendulum_c1.xml"
+
+
+@pytest.mark.parametrize("name", ("double pendulum", "cube"))
+@pytest.mark.quick_cases("double pendulum")
+def test_moving_horizons_in_single_precision(name):
+    """They converge, to the estimates of double precision, although the residuals of the
+    measurements have lost four digits."""
+    if name == "cube":
+        sys, model, _, y, start = tumbling(3, 20, 2e-3, 1.0)
+        sd, ctrl = jnp.full(12, 0.1), jnp.zeros((20, 0))
+    else:
+        sys, T = eqsim.load_mjcf(DOUBLE), 60
+        model = StochasticModel(PIPELINE, JointPositions(), {"q": 1e-3}, 3.0)
+        ctrl = 0.5 * jnp.sin(jnp.arange(2.0 * T) / 20).reshape(T, 2)
+        start = PIPELINE.init(sys, jnp.asarray([1.5, -0.8]))
+        step = lambda state, u: (PIPELINE.step(sys, state, u),) * 2
+        y = jax.jit(lambda u: jax.lax.scan(step, start, u)[1].q)(ctrl)
+        y += 1e-3 * jr.normal(jr.key(0), y.shape)
+        sd = jnp.asarray([1e-2, 1e-2, 1.0, 1.0])
+    horizon = MovingHorizon(model, 5, eqsim.control.ILQR(max_steps=10))
+    single = lambda x: x.astype(jnp.float32) if eqx.is_inexact_array(x) else x
+    found = []
+    for cast in (lambda x: x, single):
+        robot, first, spread, u, q = jax.tree.map(cast, (sys, start, sd, ctrl, y))
+        memory = horizon.init(robot, first, spread)
+        track = horizon.track(robot, memory, u, {"q": q})
+        assert track.converged.all()
+        found.append(jax.tree.map(np.asarray, track.estimates))
+    exact, rounded = found
+    assert rounded.state.q.dtype == np.float32
+    double = jax.tree.map(lambda x: jnp.asarray(x, float), rounded.state)
+    away = jax.vmap(ft.partial(eqsim.control.state_difference, sys))
+    assert np.abs(away(exact.state, double) / exact.sd).max() < 0.02
+    np.testing.assert_allclose(rounded.sd, exact.sd, rtol=0.02)
 
 
 def test_one_program():

@@ -82,8 +82,9 @@ def test_split_keeps_runs_together():
     fitted, held = identify.split(recordings, 0.3)
     assert not {r.run for r in fitted} & {r.run for r in held}
     assert len(fitted) + len(held) == 12 and len({r.run for r in held}) == 2
-    with pytest.raises(ValueError, match="at least two runs"):
-        identify.split(recordings[:2])
+    for few in ([], recordings[:2]):
+        with pytest.raises(ValueError, match="at least two runs"):
+            identify.split(few)
 
 
 @pytest.mark.parametrize(

@@ -347,6 +347,9 @@ def test_bounds_hold():
     result = _fit(runs, unknowns, progress=told)
     assert 0.01 <= min(seen) and max(seen) <= 0.07
     assert result.values[0] == 0.07 and result.table()[0].at_bound
+    # A start at the other bound leaves it.
+    again, _ = _minimized(result, np.where([True, False], 0.01, result.theta))
+    np.testing.assert_allclose(again.theta, result.theta, atol=1e-3)
 
 
 def test_data_that_tell_nothing():

@@ -466,7 +466,7 @@ WRONG = {
         lambda: identify.compare(
             {"odd": Candidate(SYS, GAIN, patience=2)}, RUNS, **FORCES
         ),
-        "Candidate 'odd': All recordings belong to run",
+        "Candidate 'odd': The recordings belong to the runs",
     ),
     "ensemble with biases of runs": (
         lambda: identify.fit_ensemble(

@@ -121,10 +121,10 @@ STARTS = {
         lambda s: s.joints.frictionloss, initial=0.0
     ),
     r"x\[1\] starts at 0, at or below": POSITIVE(lambda s: s.joints.armature),
-    r"x\[0\] starts at 0.05, which is not between": identify.Bounded(
-        lambda s: s.joints.damping, 0.05, 1.0
+    r"x\[0\] starts at 0.05, which is not within": identify.Bounded(
+        lambda s: s.joints.damping, 0.06, 1.0
     ),
-    "x starts at 0, which is not between": identify.ChannelDelay(initial=0.0),
+    "x starts at -0.001, which is not within": identify.ChannelDelay(initial=-1e-3),
     "must be finite, got nan": identify.Custom(lambda s, v: s, np.nan),
     "'torque', which is not measured": identify.ChannelGain("torque"),
     r"columns \(2,\) of channel 'q'": identify.ChannelBias("q", columns=(2,)),
@@ -140,6 +140,13 @@ def test_bad_starts(message):
     sys = FLAT if isinstance(unknown, identify.Inertia) else SYS
     with pytest.raises(ValueError, match=message):
         unknown.start("x", sys, WIDTHS)
+
+
+def test_starts_at_bounds():
+    """A fit may continue from a value that stopped there."""
+    for delay in (0.0, 0.02):
+        found = identify.ChannelDelay(initial=delay).start("x", SYS, WIDTHS)
+        np.testing.assert_array_equal(found, delay)
 
 
 @pytest.mark.parametrize("width", (0.0, -1.0))
