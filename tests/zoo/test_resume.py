@@ -237,6 +237,20 @@ def test_early_stop(whole, tmp_path):
     same(out, whole.folder)
 
 
+def test_patience_includes_evaluations_before_resuming(whole, tmp_path):
+    """Stopped in the midst of the evaluations that are not the best."""
+    known = [x for x in read_metrics(whole.folder) if "eval/return" in x]
+    means = np.array([x["eval/return"] for x in known])
+    best = means > np.maximum.accumulate(np.append(-np.inf, means[:-1]))
+    (first, *_) = [k for k in range(len(best)) if not best[k : k + 2].any()]
+    middle, last = known[first]["turn"], known[first + 1]["turn"]
+    options = {"out": tmp_path, "callbacks": [EarlyStop(patience=2), signaled(middle)]}
+    with pytest.raises(KeyboardInterrupt):
+        train(Run(Search(), Rail(), **ARGS), **options)
+    result = resume(tmp_path, **AGENT, callbacks=[EarlyStop(patience=2)])
+    assert result.counters.turn == last < whole.counters.turn
+
+
 DAY = 86_400.0
 
 

@@ -34,6 +34,7 @@ from ..data.files import load_data
 from .checkpoints import versions
 from .fields import build, describe, encode, has_default
 from .members import agents_given, Members
+from .metrics import METRICS
 from .offline import as_learner, kind_of, Offline
 from .run import maker_of, Run
 
@@ -41,9 +42,7 @@ from .run import maker_of, Run
 CONFIG, LAST, BEST = "config.json", "last.ckpt", "best.ckpt"
 VIDEOS = "videos"
 FORMAT = "eqsim-run-2"
-_FILES = (
-    *(CONFIG, LAST, BEST, "metrics.jsonl", "metrics.csv", "curves.png", "index.html"),
-)
+_FILES = (*(CONFIG, LAST, BEST, METRICS, "metrics.csv", "curves.png", "index.html"),)
 _WRITTEN = (
     *("skills*.png", "episode.gif", f"{VIDEOS}/steps_*.gif"),
     "tensorboard/**/events.out.tfevents.*",

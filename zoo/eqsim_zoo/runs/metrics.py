@@ -13,6 +13,7 @@ from typing import Any
 
 Row = dict[str, Any]
 
+METRICS = "metrics.jsonl"
 BEGIN = ("turn", "member", "iterations", "steps", "seconds", "rate")
 END = (
     *("eval/return", "eval/deviation", "eval/error", "eval/length"),
@@ -40,7 +41,7 @@ class MetricsFile:
     def json_lines(folder: pathlib.Path, turn: int) -> "MetricsFile":
         """Open `metrics.jsonl`, without the rows after `turn`."""
         lines = lambda rows: "".join(json.dumps(_json(row)) + "\n" for row in rows)
-        file = _Appender(folder / "metrics.jsonl", turn, _turn_of_json)
+        file = _Appender(folder / METRICS, turn, _turn_of_json)
         return MetricsFile(file, lines)
 
     @staticmethod
@@ -91,7 +92,7 @@ def read_metrics(folder: str | os.PathLike) -> list[Row]:
     **Raises:** `FileNotFoundError` if there is no such file; `ValueError` if a line is
     invalid. An incomplete last line is ignored.
     """
-    path = pathlib.Path(folder) / "metrics.jsonl"
+    path = pathlib.Path(folder) / METRICS
     if not path.is_file():
         raise FileNotFoundError(
             f"No metrics file {str(path)!r}. Pass the folder of a run."

@@ -19,7 +19,7 @@ from eqsim.bridges import check_count
 from ..runs.checkpoints import save_checkpoint
 from ..runs.folders import agents_of, BEST, env_name, LAST
 from ..runs.members import own_copy
-from ..runs.metrics import BEGIN, MetricsFile, Row
+from ..runs.metrics import BEGIN, METRICS, MetricsFile, read_metrics, Row
 from ..runs.pages import write_page
 from ..runs.run import Counters, Run
 from ._progress import agreed, gathered, is_first
@@ -147,8 +147,8 @@ class Curves(AbstractCallback):
 
 class EarlyStop(AbstractCallback):
     """Ends a run at an evaluation with a mean return of at least `target`, or after
-    `patience` evaluations in sequence that were not the best; the mean is over the
-    members that have finite numbers.
+    `patience` evaluations in sequence that were not the best, also those before a run was
+    resumed; the mean is over the members that have finite numbers.
 
     **Arguments:**
 
@@ -159,10 +159,14 @@ class EarlyStop(AbstractCallback):
     def __init__(self, target: float = np.inf, patience: int | None = None):
         if patience is not None:
             check_count("patience", patience)
-        self._target, self._patience, self._waited = target, patience, 0
+        self._target, self._patience = target, patience
+        self._turns: set[int] = set()
 
     def start(self, run: Run, folder: pathlib.Path | None, turn: int) -> None:
-        self._waited = 0
+        self._turns = set()
+        if folder is not None and turn and (folder / METRICS).is_file():
+            known = [x["turn"] for x in read_metrics(folder) if "eval/return" in x]
+            self._turns = {x for x in known if x <= turn}
 
     def turn(self, turn: Turn) -> None:
         if turn.evaluation is None:
@@ -173,11 +177,12 @@ class EarlyStop(AbstractCallback):
             if np.any(np.isfinite(means))
             else -np.inf
         )
-        self._waited = 0 if turn.best else self._waited + 1
+        self._turns.add(turn.counters.turn)
+        waited = sum(x > turn.counters.best_turn for x in self._turns)
         if value >= self._target:
             turn.stop = f"the mean return is {value:.4g}"
-        elif self._patience is not None and self._waited >= self._patience:
-            turn.stop = f"{self._waited} evaluations were not the best"
+        elif self._patience is not None and waited >= self._patience:
+            turn.stop = f"{waited} evaluations were not the best"
 
     def close(self) -> None:
         """Do nothing."""
