@@ -26,7 +26,7 @@ from ._polytope_distance import (
     sorted_vertices,
 )
 from ._round_shapes import Feature, feature_contact, touching_feature
-from .points import Point, Polygons, Shape, unit
+from .points import Point, Polygons, Shape, unit, unit_normal
 
 
 class ConvexSearch(NamedTuple):
@@ -210,7 +210,7 @@ def _contact(placed: Placed, nearest: Nearest) -> tuple[Any, Vec3, tuple[Vec3, V
     second = pick(weights[0], on_line, zero)
     third = pick(weights[1], zero, zero)
     weights = (1.0 - second - third, second, third)
-    outward = unit(toward_b.cross(toward_c))
+    outward = unit_normal(toward_b, toward_c)
     point = combine(weights, (a, b, c))
     square = point.dot(point)
     apart = unit(-point)

@@ -16,7 +16,7 @@ from ._convex import ConvexSearch
 from ._convex_shapes import Core, Placed
 from ._direction_tables import count_rows, largest_row, read_rows
 from ._round_shapes import Feature
-from .points import Polygons, polygons_of, unit
+from .points import Polygons, polygons_of, unit, unit_area
 
 
 # Polygons and edges of convex shapes, for shapes that touch along them.
@@ -151,7 +151,7 @@ class Solid(NamedTuple):
         more = lambda carry: jnp.any(carry[0] < last)
         held = tuple(never | (y != y) for y in vertices)
         _, _, area, held = lax.while_loop(more, visit, (none, zero, zero, held))
-        return Facet(unit(area), held[0] & held[1] & held[2])
+        return Facet(unit_area(area), held[0] & held[1] & held[2])
 
     def _all_corners(self, polygon):
         """Return the corners of a polygon, `(most, *batch)`; the last one is repeated."""
@@ -169,7 +169,7 @@ class Solid(NamedTuple):
         total = lambda x: jnp.sum(x, axis=0, keepdims=True)
         held = [jnp.any(numbers == x, axis=0, keepdims=True) for x in vertices]
         return Facet(
-            unit(Vec3(*map(total, one.cross(two)))), held[0] & held[1] & held[2]
+            unit_area(Vec3(*map(total, one.cross(two)))), held[0] & held[1] & held[2]
         )
 
     def edge_count(self, vertices: tuple[Any, Any, Any]):

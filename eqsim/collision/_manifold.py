@@ -17,7 +17,7 @@ from ._convex import computed_where, convex_search, single_point
 from ._convex_shapes import Core, pick, Placed
 from ._direction_tables import count_rows, read_rows, write_row
 from ._features import nearest_numbers, Solid, solid, Touching, touching, Vertices
-from .points import Point, Shape, unit
+from .points import Point, Shape, unit, unit_area
 from .primitives import capsule_cylinder
 
 
@@ -582,7 +582,7 @@ def _normal(points: Vec3) -> Vec3:
     arms = points - origin
     one, two = (Vec3(*(x[rows] for x in arms)) for rows in (slice(-1), slice(1, None)))
     area = two.cross(one)
-    return unit(Vec3(*(jnp.sum(x, axis=0, keepdims=True) for x in area)))
+    return unit_area(Vec3(*(jnp.sum(x, axis=0, keepdims=True) for x in area)))
 
 
 def _overlap_corners(meeting: _Meeting, found: Touching, margin) -> Corners:

@@ -10,7 +10,7 @@ from .._loops import once
 from ..model import GeomKind
 from ..spatial import clamp, Mat3, safe_sqrt, Vec3
 from ._convex_shapes import across, Core, Corners, Placed
-from .points import unit
+from .points import unit, unit_normal
 
 
 # Contact of convex shapes of which one is round: cylinders and ellipsoids.
@@ -111,7 +111,7 @@ def support_height(placed: Placed, normal: Vec3):
 def newton(placed: Placed, origin: Vec3, edges, count, normal: Vec3) -> Vec3:
     """Return the normal after one Newton step among those perpendicular to all edges."""
     base, step = newton_step(placed, origin, edges, count, normal)
-    flat = unit(edges[0].cross(edges[1]), normal)
+    flat = unit_normal(edges[0], edges[1], normal)
     turned = jnp.where(flat.dot(normal) < 0.0, -1.0, 1.0)
     return choose(count == 3, flat * turned, unit(base + step))
 

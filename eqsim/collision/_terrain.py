@@ -23,7 +23,17 @@ from ._convex_shapes import Core, Corner, pick, Placed
 from ._direction_tables import count_rows, read_rows
 from ._polytope_distance import combine, counted_first, Nearest, triangle_weights
 from ._round_shapes import Feature
-from .points import complete, ContactPoints, Hulls, no_points, Point, Reach, Shape, unit
+from .points import (
+    complete,
+    ContactPoints,
+    Hulls,
+    no_points,
+    Point,
+    Reach,
+    Shape,
+    unit,
+    unit_normal,
+)
 
 
 # The cells of a height field as triangular prisms, and which of them a shape may touch.
@@ -212,7 +222,7 @@ def may_touch(terrain: Terrain, bounds: Bounds, cell: Cell):
     top = jnp.maximum(jnp.maximum(a.z, b.z), c.z)
     gaps += [pos.z - top - box.z, -terrain.size.z - pos.z - box.z]
     side = jnp.where(cell.half == 0, 1.0, -1.0).astype(pos.x.dtype)
-    slope = unit((b - a).cross(c - a)) * side
+    slope = unit_normal(b - a, c - a) * side
     across = unit(Vec3(b.y * side, -b.x * side, jnp.zeros_like(side + b.x)))
     gaps += [slope.dot(pos - a) - bounds.extent(slope)]
     gaps += [across.dot(pos) - bounds.extent(across)]
@@ -342,7 +352,7 @@ def _faces(points: Vec3, right, ends: Vec3) -> _Candidates:
     """Compare the depths below the faces of the prism."""
     a, b, c = (take(points, _FACES[:, k]) for k in range(3))
     side = jnp.where(right, -1.0, 1.0).astype(a.x.dtype)
-    normal = unit((b - a).cross(c - a)) * side
+    normal = unit_normal(b - a, c - a) * side
     low, second = normal.dot(take(ends, [0])), jnp.zeros(a.x.shape, jnp.int32)
     if ends.x.shape[0] == 2:
         other = normal.dot(take(ends, [1]))
@@ -361,7 +371,7 @@ def _edges_across(points: Vec3, ends: Vec3) -> list[_Candidates]:
     across = edge.cross(line)
     eps = float(jnp.finfo(across.x.dtype).eps)
     slanted = across.dot(across) > (64 * eps) ** 2 * edge.dot(edge) * line.dot(line)
-    normal = unit(across)
+    normal = unit_normal(edge, line)
     heights = [normal.dot(take(points, [k])) for k in range(6)]
     top = bottom = heights[0]
     for height in heights[1:]:

@@ -175,9 +175,19 @@ class Point(NamedTuple):
     valid: Any = None
 
 
-def unit(v: Vec3, fallback: Vec3 | None = None) -> Vec3:
+def unit(v: Vec3, fallback: Vec3 | None = None, size: Any = None) -> Vec3:
     """Normalize `v`; where it is zero up to rounding, return `fallback` (by default the
-    x axis), with derivative zero."""
+    x axis), with derivative zero.
+
+    **Arguments:**
+
+    - `size`: length relative to which rounding is measured; None: one.
+    """
+    if size is not None:
+        # A constant factor changes neither the result nor its derivatives.
+        positive = size > 0.0
+        scale = jnp.where(positive, 1.0 / jnp.where(positive, size, 1.0), 0.0)
+        v = v * lax.stop_gradient(scale)
     square = v.dot(v)
     tiny = square < (64 * float(jnp.finfo(square.dtype).eps)) ** 2
     scale = jnp.where(tiny, 0.0, 1.0 / jnp.sqrt(jnp.where(tiny, 1.0, square)))
@@ -185,6 +195,18 @@ def unit(v: Vec3, fallback: Vec3 | None = None) -> Vec3:
         one, zero = jnp.ones_like(square), jnp.zeros_like(square)
         fallback = Vec3(one, zero, zero)
     return Vec3(*(a * scale + jnp.where(tiny, b, 0.0) for a, b in zip(v, fallback)))
+
+
+def unit_normal(one: Vec3, two: Vec3, fallback: Vec3 | None = None) -> Vec3:
+    """Return the unit vector perpendicular to two vectors of any lengths; where these are
+    parallel up to rounding, `fallback`, see `unit`."""
+    size = safe_sqrt(one.dot(one) * two.dot(two))
+    return unit(one.cross(two), fallback, size)
+
+
+def unit_area(area: Vec3) -> Vec3:
+    """Normalize the area of a polygon of any size."""
+    return unit(area, None, jnp.abs(area.x) + jnp.abs(area.y) + jnp.abs(area.z))
 
 
 def contact_frame(normal: Vec3, tangent: Vec3 | None) -> Mat3:

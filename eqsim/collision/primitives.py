@@ -15,7 +15,7 @@ from jax import lax
 
 from ..spatial import clamp, positive_part, safe_sqrt, Vec3
 from ..spatial.rotations import zero_length
-from .points import Point, Shape, unit
+from .points import Point, Shape, unit, unit_normal
 
 
 def plane_point(plane: Shape, center: Vec3, radius, **rest) -> Point:
@@ -87,7 +87,7 @@ def plane_cylinder(plane: Shape, cylinder: Shape) -> list[Point]:
     across = cylinder.pose.rot.columns[0]
     down = Vec3(*(jnp.where(flat, radius * a, scale * d) for a, d in zip(across, down)))
     half = axis * cylinder.size.y
-    side = unit(down.cross(half)) * (radius * (0.5 * 3.0**0.5))
+    side = unit_normal(down, half) * (radius * (0.5 * 3.0**0.5))
     center = cylinder.pose.pos
     at = lambda offset: plane_point(plane, center + offset, 0.0)
     lowest = at(down + half)
@@ -188,12 +188,13 @@ def capsule_cylinder(capsule: Shape, cylinder: Shape) -> list[Point]:
     rho = safe_sqrt(p.x * p.x + p.y * p.y)
     out, over = rho - radius, jnp.abs(p.z) - half
     inside = (out <= 0.0) & (over <= 0.0)
-    radial = unit(Vec3(p.x, p.y, jnp.zeros_like(p.x)))
+    radial = unit(Vec3(p.x, p.y, jnp.zeros_like(p.x)), None, radius)
     up = jnp.where(p.z < 0.0, -1.0, 1.0)
     zero = jnp.zeros_like(up)
     # Outwards from the cylinder, of length equal to the distance of the axis.
     beyond = (radial * positive_part(out)) + Vec3(zero, zero, up * positive_part(over))
-    near = _Exit(-safe_sqrt(beyond.dot(beyond)), unit(beyond), p)
+    outward = unit(beyond, None, radius + half)
+    near = _Exit(-safe_sqrt(beyond.dot(beyond)), outward, p)
     depth, outward, p = _either(inside, _penetration(center, axis, radius, half), near)
     dist = -depth - capsule.size.x
     normal = -(rot @ outward)
@@ -256,7 +257,7 @@ def _sideways(center: Vec3, axis: Vec3, radius, half) -> list[_Exit]:
     t = jnp.where(upright, 0.0, clamp(raw, -1.0, 1.0))
     p = center + (axis * t)
     # At an end of the axis the direction is that of the end; else it is across.
-    end = unit(Vec3(p.x, p.y, zero), across)
+    end = unit(Vec3(p.x, p.y, zero), across, radius)
     passing = (jnp.abs(raw) < 1.0) & ~upright
     outward = Vec3(
         *(jnp.where(passing, a * side, e) for a, e in zip(across, end, strict=True))

@@ -1,10 +1,10 @@
-"""Shapes without extent, coincident centers, level ends, deep ellipsoids."""
+"""Shapes without extent, coincident centers, level ends, deep ellipsoids, small shapes."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from collision.test_pairs import COMPILED, name, points
+from collision.test_pairs import CATEGORIES, COMPILED, draw, name, points, shapes
 from scipy.spatial.transform import Rotation
 
 from eqsim.collision import Shape
@@ -155,3 +155,31 @@ def test_derivative_of_level_capsules(first):
     np.testing.assert_allclose(*sides, rtol=1e-6)
     for derivative in (jax.grad(fn)(zero), jax.jvp(fn, (zero,), (zero + 1.0,))[1]):
         np.testing.assert_allclose(derivative, sides[0], rtol=1e-6)
+
+
+SMALL = (
+    (K.PLANE, K.CYLINDER),
+    (K.CAPSULE, K.CYLINDER),
+    (K.ELLIPSOID, K.BOX),
+    (K.CYLINDER, K.BOX),
+)
+
+
+@pytest.mark.parametrize("kinds", SMALL, ids=name)
+@pytest.mark.quick_cases("plane-cylinder")
+def test_points_of_small_shapes(kinds):
+    """In single precision too, shapes of a few millimeters have the points of large ones:
+    scaled by a power of two, all numbers are."""
+    scale, single = np.float32(2.0**-7), lambda x: x.astype(jnp.float32)
+    for category in CATEGORIES[2:]:
+        large = draw(kinds, category, 100)
+        small = large._replace(pos=scale * large.pos, size=scale * large.size)
+        one, two = (
+            [*map(np.asarray, COMPILED(kinds, *jax.tree.map(single, shapes(x))))]
+            for x in (large, small)
+        )
+        near = one[3] & (one[0] < 0.1)
+        assert np.any(near) and two[0].dtype == np.float32
+        for k, factor in enumerate((scale, scale, 1)):
+            np.testing.assert_array_equal(two[k][near], factor * one[k][near])
+        np.testing.assert_array_equal(two[3], one[3])
