@@ -155,6 +155,30 @@ def test_puck(kind):
     assert np.all(np.abs(path.q[:, 1]) < 1e-3)
 
 
+DRY = """
+<mujoco><default><geom size=".1" contype="0" conaffinity="0"/></default><worldbody>
+  <body><joint axis="0 1 0" frictionloss="1"/><geom pos=".2 0 0"/></body>
+  <body pos="0 1 0"><joint axis="0 1 0"/><geom pos=".2 0 0"/></body>
+</worldbody></mujoco>"""
+
+
+@each
+@pytest.mark.quick_cases("Spring")
+def test_dry_friction_that_is_switched_off(pipeline):
+    """`has_friction` of a joint decides, not that of another one."""
+    sys = load_mjcf(DRY)
+    start = pipeline.init(sys)
+
+    def speeds(loss):
+        robot = eqx.tree_at(lambda s: s.joints.frictionloss, sys, loss)
+        return pipeline.step(robot, start, jnp.zeros(0)).qd
+
+    loss = jnp.ones(2)
+    slope = np.asarray(jax.jacfwd(speeds)(loss))
+    assert slope[0, 0] < 0.0 and np.count_nonzero(slope) == 1
+    np.testing.assert_array_equal(speeds(loss), speeds(loss.at[1].set(0.0)))
+
+
 @pytest.mark.parametrize("restitution", (0.0, 0.6))
 @each_kind
 @pytest.mark.quick_cases("Spring-0.0", "Positional-0.6")
