@@ -272,19 +272,25 @@ def test_faces_of_many_corners_on_a_plane():
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 @pytest.mark.quick_cases("capsule-cylinder")
 def test_points_in_single_precision(pair):
-    """Rounding must not decide between a face, an edge and a single point."""
+    """Rounding must not decide between a face, an edge and a single point, also of shapes
+    of a few millimeters."""
     model = model_of(pair, meshes_of(pair)[-1], 0.0)
     pos, rot, _ = configurations(model, 300, 3)
     compute, _, vertices = compiled(pair)
     args = pos, rot, model.geom_size[:2], vertices
     single = [jnp.asarray(x, jnp.float32) for x in args]
+    scale = jnp.float32(2.0**-7)
+    small = [x if k == 1 else scale * x for k, x in enumerate(single)]
     found = []
-    for numbers, margin in ((args, 0.0), (single, jnp.float32(0.0))):
-        points, valid = compute(*numbers, spans_of(model), jnp.asarray(margin))
+    for numbers, size in ((args, 1.0), (single, 1.0), (small, 2.0**-7)):
+        margin = jnp.zeros((), numbers[0].dtype)
+        points, valid = map(np.asarray, compute(*numbers, spans_of(model), margin))
         valid = valid & (points[:, :, 0] < 0.0)
-        found.append([p[v] for p, v in zip(*map(np.asarray, (points, valid)))])
-    agree = [same(*both, 1e-3) for both in zip(*found, strict=True)]
-    assert np.mean(agree) >= 0.98, np.flatnonzero(~np.array(agree))
+        points = points / np.array([*4 * [size], *(points.shape[2] - 4) * [1.0]])
+        found.append([p[v] for p, v in zip(points, valid)])
+    for own in found[1:]:
+        agree = [same(*both, 1e-3) for both in zip(found[0], own, strict=True)]
+        assert np.mean(agree) >= 0.98, np.flatnonzero(~np.array(agree))
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
