@@ -62,12 +62,6 @@ from .motors import (
 # Activations.
 
 
-# Activation dynamics and force laws of actuators.
-#
-# Activation dynamics gives the rates of activations, and activations one step later. A force
-# law is gain times input plus bias.
-
-
 _LINEAR = (Activation.INTEGRATOR, Activation.FILTER, Activation.FILTER_EXACT)
 
 

@@ -37,10 +37,6 @@ from .link_motion import (
 # Frames fixed to links.
 
 
-# Poses and velocities of links and of frames fixed to them, such as sites, and Jacobians
-# of points on links.
-
-
 class SitePoses(NamedTuple):
     """Frames of the sites in the world.
 
