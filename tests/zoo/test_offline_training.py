@@ -116,9 +116,11 @@ def test_without_an_environment(data, tmp_path):
 def test_off_policy_agents_normalize_by_the_dataset(data, tmp_path):
     """As they see no other steps; the run is loaded without the dataset as well."""
     sizes = {"num_envs": 2, "capacity": 64, "actor_hidden": (8,), "critic_hidden": (8,)}
-    agent = practising(zoo.TD3(**sizes, batch_size=8, normalize_observations=True))
-    options = {"steps": 5, "turns": 1, "evaluations": 0}
-    zoo.train(zoo.Run(agent, Rail(), **options, data=data), out=tmp_path)
+    agent = zoo.TD3(**sizes, batch_size=8, normalize_observations=True)
+    run = zoo.Run(agent, Rail(), 5, turns=1, evaluations=0, data=data)
+    agent = run.members.agent(0)
+    assert isinstance(agent, zoo.Offline) and agent.batch_size == 8
+    zoo.train(run, out=tmp_path)
     state = zoo.load_run(tmp_path, agent=agent, env=Rail()).state
     found, obs = state.learned.learner.statistics, np.asarray(everything(data).obs)
     np.testing.assert_allclose(found.mean, obs.mean(axis=0), rtol=1e-6)

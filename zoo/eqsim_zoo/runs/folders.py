@@ -42,7 +42,7 @@ from .run import maker_of, Run
 CONFIG, LAST, BEST = "config.json", "last.ckpt", "best.ckpt"
 VIDEOS = "videos"
 FORMAT = "eqsim-run-2"
-_FILES = (*(CONFIG, LAST, BEST, METRICS, "metrics.csv", "curves.png", "index.html"),)
+_FILES = (CONFIG, LAST, BEST, METRICS, "metrics.csv", "curves.png", "index.html")
 _WRITTEN = (
     *("skills*.png", "episode.gif", f"{VIDEOS}/steps_*.gif"),
     "tensorboard/**/events.out.tfevents.*",

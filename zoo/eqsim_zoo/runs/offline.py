@@ -203,7 +203,10 @@ def _create(agent: Offline, key: PRNGKeyArray, data: Dataset) -> Any:
 
 
 def as_learner(agent: AbstractAgent) -> AbstractOnlineAgent:
-    """Wrap an agent in `Offline`, unless it is one."""
+    """Wrap an agent in `Offline`, unless it is one; of an off-policy agent, with its own
+    `batch_size`."""
+    if isinstance(agent, AbstractOffPolicy):
+        return Offline(agent, agent.batch_size)
     return agent if isinstance(agent, Offline) else Offline(agent)
 
 
