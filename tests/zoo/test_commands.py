@@ -27,7 +27,13 @@ from eqsim.testing import probes
 from eqsim_zoo import load_run
 from eqsim_zoo._cli import view_run
 from eqsim_zoo._cli._printing import console
-from eqsim_zoo._cli._train_commands import _note_annealing, agent_options, field_help
+from eqsim_zoo._cli._train_commands import (
+    _note_annealing,
+    _start,
+    agent_options,
+    field_help,
+    Names,
+)
 from eqsim_zoo.runs import read_about, read_metrics, save_checkpoint
 from eqsim_zoo.runs._presets import _TABLE
 from eqsim_zoo.runs.folders import write_config
@@ -281,6 +287,13 @@ def test_options_that_equal_defaults(capsys, monkeypatch, tmp_path, line):
     fields = config["agents"][0]["fields"]
     assert fields["rate"] == pytest.approx(0.3) and fields["anneal_steps"] == 64.0
     assert config["run"]["steps"] == 16 and config["run"]["pool_size"] == 3
+
+
+def test_presets_belong_to_names(monkeypatch):
+    """And not to an environment of the user whose class or function has that name."""
+    preset(monkeypatch, rate=0.7)
+    found = lambda env: _start(Names("search", env, None, None, 32.0)).preset
+    assert found("rail").steps == 32 and found("some_module:rail") is None
 
 
 @pytest.mark.parametrize("name", ("anneal_steps", "agent.anneal_steps"))

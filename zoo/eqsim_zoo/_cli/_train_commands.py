@@ -208,7 +208,7 @@ class _Start(NamedTuple):
 def _start(names: Names) -> _Start:
     assert names.agent is not None
     preset = None
-    if names.env is not None:
+    if names.env is not None and not is_import_path(names.env):
         options = names.agent, names.env, names.preset
         preset = find_preset(*options, steps=names.steps)
     settings = {} if preset is None else preset.settings
