@@ -70,6 +70,8 @@ class BoxQP(NamedTuple):
 _MAX_STEPS = 50
 _STEP_SIZES = tuple(0.5**k for k in range(12))
 _ARMIJO = 0.1
+_NEAR = 0.1
+"""Part of the best step along an axis from which a bound counts as near."""
 
 
 def box_qp(
@@ -91,8 +93,12 @@ def box_qp(
 
     ??? cite "Reference"
         Tassa, Mansard, Todorov, *Control-limited differential dynamic programming*,
-        2014, appendix.
+        2014, appendix. Entries near a bound that they move to leave the Newton step:
+        Bertsekas, *Projected Newton methods for optimization problems with simple
+        constraints*, 1982; otherwise, projected steps of no size may be a descent.
     """
+    diagonal = jnp.diagonal(H)
+    diagonal = jnp.where(diagonal > 0.0, diagonal, 1.0)
     scale = 1.0 + jnp.max(jnp.abs(g), initial=0.0)
     tolerance = 100.0 * jnp.finfo(g.dtype).eps * scale
 
@@ -103,13 +109,16 @@ def box_qp(
     def step(now):
         k, x, _, _, _ = now
         slope = g + H @ x
-        held = ((x <= lower) & (slope > 0)) | ((x >= upper) & (slope < 0))
-        free = ~held
+        along = slope / diagonal
+        low = (x - lower <= _NEAR * along) & (slope > 0)
+        high = (x - upper >= _NEAR * along) & (slope < 0)
+        free = ~(low | high)
         chol = masked_cholesky(H, free)
         newton = -cholesky_solve(chol, jnp.where(free, slope, 0))
-        newton = jnp.where(free, newton, 0)
+        newton = jnp.where(free, newton, -along)
+        met = jnp.all(free | (x == jnp.where(low, lower, upper)))
         remaining = jnp.max(jnp.where(free, jnp.abs(slope), 0.0), initial=0.0)
-        solved = (remaining <= tolerance) | ~jnp.all(jnp.isfinite(chol))
+        solved = ((remaining <= tolerance) & met) | ~jnp.all(jnp.isfinite(chol))
         sizes = jnp.asarray(_STEP_SIZES, g.dtype)[:, None]
         tried = jnp.clip(x[None] + sizes * newton[None], lower[None], upper[None])
         change = tried - x[None]

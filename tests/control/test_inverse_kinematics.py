@@ -1,6 +1,7 @@
 """Inverse kinematics: reached targets, joint limits, derivatives."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -69,6 +70,31 @@ def test_stays_within_limits():
     assert np.all((low <= q) & (q <= high)) and np.any((q == low) | (q == high))
     assert limited.error > found.error + 0.05
     assert limited.result == RESULTS.successful
+
+
+def test_a_limit_that_is_met_on_the_way_is_left_again():
+    """From a start from which a step ends within rounding of a limit."""
+    arm = eqsim.load_mjcf("""
+<mujoco><worldbody><body><joint axis="0 1 0" limited="true" range="-28 40"/>
+  <geom size=".05"/><body pos=".5 0 0"><joint axis="0 1 0"/><geom size=".05"/>
+  <site name="tip" pos=".4 0 0"/></body></body></worldbody></mujoco>""")
+    angle = jr.uniform(jr.key(0), (40,), minval=0.8, maxval=1.4)
+    reach = jr.uniform(jr.key(1), (40,), minval=0.5, maxval=0.8)
+    pos = jnp.stack([reach * jnp.cos(angle), 0.0 * reach, reach * jnp.sin(angle)], 1)
+    starts = jr.uniform(jr.key(2), (40, 2), minval=-0.3, maxval=0.3)
+    solve = lambda pos, q: inverse_kinematics(arm, Target("tip", pos=pos), q)
+    found = eqx.filter_vmap(solve)(pos, starts)
+
+    def slope(pos, q):
+        error = lambda q: kinematics.site_poses(arm, q).pos[0] - pos
+        return jax.grad(lambda q: 0.5 * jnp.sum(error(q) ** 2))(q)
+
+    # At an optimum, only a limit holds a joint.
+    slopes = np.asarray(jax.vmap(slope)(pos, found.q))
+    at_limit = np.asarray(found.q[:, 0]) <= float(arm.joints.range[0, 0]) + 1e-12
+    assert np.max(np.abs(slopes[:, 1])) < 1e-5 and 5 < np.sum(at_limit) < 35
+    assert np.max(np.abs(slopes[~at_limit, 0])) < 1e-5
+    assert np.all(slopes[at_limit, 0] > 0.0)
 
 
 def test_links_and_several_targets():
