@@ -100,7 +100,8 @@ class _ChangedPolicy(eqx.Module):
     change: Callable[[Any, Any], Array]
 
     def __call__(self, obs: Any, key: PRNGKeyArray) -> Float[Array, " nu"]:
-        return self.change(self.policy(obs, key), jr.fold_in(key, 1))
+        key_policy, key_change = jr.split(key)
+        return self.change(self.policy(obs, key_policy), key_change)
 
 
 class _ChangedController(AbstractController):
@@ -115,8 +116,9 @@ class _ChangedController(AbstractController):
     def act(
         self, memory: Any, state: State, obs: Any, key: PRNGKeyArray
     ) -> tuple[Any, Float[Array, " nu"]]:
-        memory, action = self.controller.act(memory, state, obs, key)
-        return memory, self.change(action, jr.fold_in(key, 1))
+        key_policy, key_change = jr.split(key)
+        memory, action = self.controller.act(memory, state, obs, key_policy)
+        return memory, self.change(action, key_change)
 
 
 # Limit of the bytes of observations on the device.
