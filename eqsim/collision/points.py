@@ -185,7 +185,7 @@ def unit(v: Vec3, fallback: Vec3 | None = None, size: Any = None) -> Vec3:
     """
     if size is not None:
         # A constant factor changes neither the result nor its derivatives.
-        positive = size > 0.0
+        positive = size > float(jnp.finfo(size.dtype).tiny)
         scale = jnp.where(positive, 1.0 / jnp.where(positive, size, 1.0), 0.0)
         v = v * lax.stop_gradient(scale)
     square = v.dot(v)

@@ -81,7 +81,7 @@ def _track(env: str, steps: int | float) -> Run:
     return dataclasses.replace(run, pool_size=0, settings=settings)
 
 
-def _track_through_physics(env: str, steps: int | float = 1_000_000) -> Run:
+def _track_through_physics(env: str, steps: int | float) -> Run:
     """Return settings for humanoids that track a motion, by gradients: windows of 0.64 s,
     as long as a robot takes to fall."""
     settings = {
@@ -247,7 +247,7 @@ _TABLE: dict[tuple[str, ...], Callable[..., Run]] = {
     },
     ("sac", "inverted_pendulum"): _balance_off_policy,
     ("shac", "hopper"): _hop_through_physics,
-    ("shac", "h1_motion"): _legged(_track_through_physics, "h1_motion", 1_000_000),
+    ("shac", "h1_motion"): _legged(_track_through_physics, "h1_motion", 950_000),
     ("dads", "ant_omni"): _five_directions,
     ("dads", "ant_omni", "continuous"): _any_direction,
     ("dads", "ant_omni", "qdax"): _as_qdax,
