@@ -10,6 +10,7 @@ from trajectories import converged
 
 from eqsim import Generalized, load_mjcf, Spring, State
 from eqsim.testing import check_kernels
+from eqsim.testing.component_laws import contact_points
 
 
 WEDGE = "-.3 -.2 0  .3 -.2 0  .3 .2 0  -.3 .2 0  -.3 0 .25  .3 0 .2"
@@ -109,3 +110,26 @@ def test_mirrored_meshes():
     assert len(before) != len(after)
     beside = before if len(before) == len(tie) else after
     np.testing.assert_allclose(tie, beside, rtol=0, atol=1e-6)
+
+
+def test_derivatives_at_small_facets_in_single_precision():
+    """At edges and corners of facets of a millimeter, the area between the vertices that
+    touch is rounding, and its inverse square overflows."""
+    rng = np.random.default_rng(0)
+    turns = rng.normal(size=(264, 3))
+    turns /= np.linalg.norm(turns, axis=1, keepdims=True)
+    stone, way = 0.005 * turns[:200], turns[200:]
+    text = f"""
+    <mujoco>
+      <asset><mesh name="stone" vertex="{" ".join(map(str, stone.ravel()))}"/></asset>
+      <worldbody>
+        <geom type="mesh" mesh="stone"/>
+        <body><freejoint/><geom type="sphere" size="0.01"/></body>
+      </worldbody>
+    </mujoco>"""
+    with jax.enable_x64(False):
+        sys = load_mjcf(text)
+        turn = np.tile([1.0, 0.0, 0.0, 0.0], (len(way), 1))
+        q = jnp.asarray(np.hstack([0.0148 * way, turn]), jnp.float32)
+        slope = jax.jit(jax.vmap(jax.grad(lambda q: contact_points(sys, q)[0][0])))(q)
+    np.testing.assert_allclose(np.linalg.norm(slope[:, :3], axis=1), 1.0, atol=1e-3)
