@@ -271,7 +271,7 @@ class EqsimWrapper(AbstractTensorEnv):
             # A copy, because users may write to theirs.
             self._state = EnvState(*(x.clone() for x in self._checked(state)))
         else:
-            # A curriculum goes on after an episode, but begins anew with a seed.
+            # A curriculum goes on after an episode; a seed restarts it.
             goes_on = self._state is not None and self._count > 0
             goes_on = goes_on and carries_over(self.eqsim_env)
             if not (partly or goes_on):
