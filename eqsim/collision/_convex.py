@@ -200,8 +200,8 @@ def _contact(placed: Placed, nearest: Nearest) -> tuple[Any, Vec3, tuple[Vec3, V
     ends = [placed.ends(corners) for corners in nearest.corners]
     a, b, c = (first - second for first, second in ends)
     toward_b, toward_c = b - a, c - a
-    # The point nearest to the origin, of the plane, the line and the point. Fewer vertices
-    # than three span no plane, but an area of rounding, whose inverse square overflows.
+    # The point nearest to the origin, of the plane, the line and the point. The area of fewer
+    # than three vertices consists of rounding errors, so that its derivatives overflow.
     count = nearest.count
     weights = _plane_weights(a, toward_b, toward_c, count == 3)
     on_line = _line_weight(a, toward_b)
@@ -212,10 +212,10 @@ def _contact(placed: Placed, nearest: Nearest) -> tuple[Any, Vec3, tuple[Vec3, V
     second = pick(weights[0], on_line, zero)
     third = pick(weights[1], zero, zero)
     weights = (1.0 - second - third, second, third)
-    spans = lambda x, y: jnp.where(count == 3, x, y)
-    along = lambda x, axis: Vec3(*(spans(k, zero + e) for k, e in zip(x, axis)))
+    if_triangle = lambda x, y: jnp.where(count == 3, x, y)
+    or_axis = lambda x, axis: Vec3(*(if_triangle(k, zero + e) for k, e in zip(x, axis)))
     outward = unit_normal(
-        along(toward_b, (1.0, 0.0, 0.0)), along(toward_c, (0.0, 1.0, 0.0))
+        or_axis(toward_b, (1.0, 0.0, 0.0)), or_axis(toward_c, (0.0, 1.0, 0.0))
     )
     point = combine(weights, (a, b, c))
     square = point.dot(point)
@@ -223,21 +223,26 @@ def _contact(placed: Placed, nearest: Nearest) -> tuple[Any, Vec3, tuple[Vec3, V
     # Of a face the corners turn so that the normal leads out of the difference.
     turned = nearest.outside & (outward.dot(a) > 0.0)
     facing = jnp.where(turned, -1.0, 1.0)
-    normal = Vec3(*(spans(x * facing, y) for x, y in zip(outward, apart, strict=True)))
-    depth = spans(outward.dot(a) * facing, -safe_sqrt(square))
+    normal = Vec3(*map(if_triangle, outward * facing, apart))
+    depth = if_triangle(outward.dot(a) * facing, -safe_sqrt(square))
     one, two = (combine(weights, side) for side in zip(*ends, strict=True))
     return depth, normal, (one, two)
 
 
-def _plane_weights(a: Vec3, b: Vec3, c: Vec3, when: Any) -> tuple[Any, Any]:
+def _plane_weights(a: Vec3, b: Vec3, c: Vec3, is_triangle: Any) -> tuple[Any, Any]:
     """Return the weights of two directions from a point, at which the plane of both is
-    nearest to the origin; zeros where `when` is false."""
+    nearest to the origin; zeros where `is_triangle` is false."""
+    # In units of constant lengths, as the inverse square of a small area overflows.
+    sizes = [lax.stop_gradient(safe_sqrt(x.dot(x))) for x in (b, c)]
+    first, other = (1.0 / jnp.where(x > 0.0, x, 1.0) for x in sizes)
+    b, c = b * first, c * other
     bb, bc, cc = b.dot(b), b.dot(c), c.dot(c)
     ab, ac = -a.dot(b), -a.dot(c)
     det = bb * cc - bc * bc
-    flat = (det <= 0.0) | ~when
+    flat = (det <= 0.0) | ~is_triangle
     safe = jnp.where(flat, 1.0, det)
-    second, third = (cc * ab - bc * ac) / safe, (bb * ac - bc * ab) / safe
+    second = first * (cc * ab - bc * ac) / safe
+    third = other * (bb * ac - bc * ab) / safe
     return jnp.where(flat, 0.0, second), jnp.where(flat, 0.0, third)
 
 

@@ -137,21 +137,23 @@ class Solid(NamedTuple):
         last = jnp.where(when, count, 0)
 
         def visit(carry):
-            k, before, area, held = carry
+            k, before, area, size, held = carry
             number = self.corner(start + jnp.minimum(k, count - 1))
             active = k < last
             here = self.core.vertex(number) - origin
             grown = area + before.cross(here)
             area = Vec3(*(jnp.where(active, x, y) for x, y in zip(grown, area)))
+            size = jnp.where(active, jnp.maximum(size, here.dot(here)), size)
             held = tuple(x | (active & (number == y)) for x, y in zip(held, vertices))
-            return k + 1, here, area, held
+            return k + 1, here, area, size, held
 
         zero, never = origin - origin, origin.x != origin.x
         none = jnp.zeros_like(count) + 0 * zero.x.astype(count.dtype)
         more = lambda carry: jnp.any(carry[0] < last)
         held = tuple(never | (y != y) for y in vertices)
-        _, _, area, held = lax.while_loop(more, visit, (none, zero, zero, held))
-        return Facet(unit_area(area), held[0] & held[1] & held[2])
+        begin = none, zero, zero, zero.x, held
+        _, _, area, size, held = lax.while_loop(more, visit, begin)
+        return Facet(unit_area(area, size), held[0] & held[1] & held[2])
 
     def _all_corners(self, polygon):
         """Return the corners of a polygon, `(most, *batch)`; the last one is repeated."""
@@ -168,9 +170,9 @@ class Solid(NamedTuple):
         )
         total = lambda x: jnp.sum(x, axis=0, keepdims=True)
         held = [jnp.any(numbers == x, axis=0, keepdims=True) for x in vertices]
-        return Facet(
-            unit_area(Vec3(*map(total, one.cross(two)))), held[0] & held[1] & held[2]
-        )
+        area = Vec3(*map(total, one.cross(two)))
+        size = jnp.max(arms.dot(arms), axis=0, keepdims=True)
+        return Facet(unit_area(area, size), held[0] & held[1] & held[2])
 
     def edge_count(self, vertices: tuple[Any, Any, Any]):
         """Return how many edges are tried: all that meet at one vertex, or the one between

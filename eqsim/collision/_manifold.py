@@ -582,7 +582,8 @@ def _normal(points: Vec3) -> Vec3:
     arms = points - origin
     one, two = (Vec3(*(x[rows] for x in arms)) for rows in (slice(-1), slice(1, None)))
     area = two.cross(one)
-    return unit_area(Vec3(*(jnp.sum(x, axis=0, keepdims=True) for x in area)))
+    size = jnp.max(arms.dot(arms), axis=0, keepdims=True)
+    return unit_area(Vec3(*(jnp.sum(x, axis=0, keepdims=True) for x in area)), size)
 
 
 def _overlap_corners(meeting: _Meeting, found: Touching, margin) -> Corners:

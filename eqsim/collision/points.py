@@ -181,12 +181,14 @@ def unit(v: Vec3, fallback: Vec3 | None = None, size: Any = None) -> Vec3:
 
     **Arguments:**
 
-    - `size`: length relative to which rounding is measured; None: one.
+    - `v`: vectors.
+    - `fallback`: returned in place of a zero vector.
+    - `size`: length relative to which rounding is measured; None or zero: one.
     """
     if size is not None:
         # A constant factor changes neither the result nor its derivatives.
         positive = size > float(jnp.finfo(size.dtype).tiny)
-        scale = jnp.where(positive, 1.0 / jnp.where(positive, size, 1.0), 0.0)
+        scale = jnp.where(positive, 1.0 / jnp.where(positive, size, 1.0), 1.0)
         v = v * lax.stop_gradient(scale)
     square = v.dot(v)
     tiny = square < (64 * float(jnp.finfo(square.dtype).eps)) ** 2
@@ -198,15 +200,21 @@ def unit(v: Vec3, fallback: Vec3 | None = None, size: Any = None) -> Vec3:
 
 
 def unit_normal(one: Vec3, two: Vec3, fallback: Vec3 | None = None) -> Vec3:
-    """Return the unit vector perpendicular to two vectors of any lengths; where these are
-    parallel up to rounding, `fallback`, see `unit`."""
+    """Return the unit vector perpendicular to two vectors of similar lengths, between 1e-9
+    and 1e5 m in single precision; where these are parallel up to rounding, `fallback`, see
+    `unit`."""
     size = safe_sqrt(one.dot(one) * two.dot(two))
     return unit(one.cross(two), fallback, size)
 
 
-def unit_area(area: Vec3) -> Vec3:
-    """Normalize the area of a polygon of any size."""
-    return unit(area, None, jnp.abs(area.x) + jnp.abs(area.y) + jnp.abs(area.z))
+def unit_area(area: Vec3, size: Any) -> Vec3:
+    """Normalize the area of a polygon, the sum of cross products of vectors to its corners.
+
+    **Arguments:**
+
+    - `size`: largest product of the lengths of two such vectors.
+    """
+    return unit(area, None, size)
 
 
 def contact_frame(normal: Vec3, tangent: Vec3 | None) -> Mat3:

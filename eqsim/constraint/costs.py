@@ -204,7 +204,7 @@ class Huber(AbstractCost):
         return kept_or_changed(old, self.piece(x), x[0], offset[0], tolerance)
 
     def _stiff(self, piece):
-        # At the corner of a force that is always zero, both bounds are reached.
+        # Without friction, the force is zero on both sides of the corner.
         return jnp.where(self.largest > 0.0, self.weight * (1.0 - jnp.abs(piece)), 0.0)
 
 

@@ -19,7 +19,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from ..envs import AbstractEnv
-from ..model import System
+from ..model import Actuators, Gain, System
 from ..model.arrays import as_array
 from ..model.changes import changed_parameters, with_same_structure
 from ..model.pairs import frictions
@@ -126,24 +126,40 @@ class Masses(AbstractRandomizer):
 
 
 class Motors(AbstractRandomizer):
-    """Forces of actuators scaled; see `motors`."""
+    """Randomization of the strength of actuators; see `motors`."""
 
     low: Float[Array, ""] = eqx.field(converter=as_array)
     high: Float[Array, ""] = eqx.field(converter=as_array)
 
     def __call__(self, key: PRNGKeyArray, sys: System) -> System:
-        own = sys.actuators
-        _check_order(".actuators.gear", self.low, self.high)
-        low, high = (x.astype(own.gear.dtype) for x in (self.low, self.high))
-        share = jr.uniform(jr.fold_in(key, 0), own.gear.shape, own.gear.dtype)
+        _check_order(".actuators", self.low, self.high)
+        own, dtype = sys.actuators, sys.actuators.gain.dtype
+        low, high = (x.astype(dtype) for x in (self.low, self.high))
+        share = jr.uniform(jr.fold_in(key, 0), (sys.nactuator,), dtype)
         factor = low + share * (high - low)
-        # A gear would move the setpoints of servos, too.
-        servo = jnp.any(own.bias != 0.0, axis=1, keepdims=True)
-        law = jnp.where(servo, factor[np.array(own.out_starts, int), :1], 1.0)
-        turns = servo[np.repeat(np.arange(sys.nactuator), own.num_outputs)]
-        gear = own.gear * jnp.where(turns, 1.0, factor)
-        where = lambda s: (s.actuators.gear, s.actuators.gain, s.actuators.bias)
-        return eqx.tree_at(where, sys, (gear, own.gain * law, own.bias * law))
+        electric = np.array([gain is Gain.DC_MOTOR for gain in own.gains], bool)
+        force = jnp.where(electric, 1.0, factor)
+        outputs = np.repeat(np.arange(sys.nactuator), own.num_outputs)
+        scaled = [(lambda x: (x.gain, x.bias, x.force_range), force[:, None])]
+        if electric.any():
+            gears = jnp.where(electric, factor, 1.0)[outputs, None]
+            scaled.append((lambda x: (x.gear,), gears))
+        for where, part in (
+            (lambda x: (x.muscles.force, x.muscles.scale), own.muscles),
+            (lambda x: (x.pids.integral_gain,), own.pids),
+            (_discrete_gains, own.discrete_pids),
+        ):
+            if part is not None:
+                scaled.append((where, force[np.array(part.owners, int)]))
+        for where, by in scaled:
+            own = eqx.tree_at(where, own, tuple(x * by for x in where(own)))
+        return eqx.tree_at(lambda s: s.actuators, sys, own)
+
+
+def _discrete_gains(own: Actuators):
+    pids = own.discrete_pids
+    assert pids is not None
+    return pids.proportional, pids.integral, pids.derivative, pids.max_integral
 
 
 def uniform(where: Where, low: Any, high: Any, *, shared: bool = False) -> Uniform:
@@ -200,8 +216,9 @@ def masses(low: Any, high: Any, *, shared: bool = False) -> Masses:
 
 
 def motors(low: Any, high: Any) -> Motors:
-    """Scale the forces of actuators by factors, drawn uniformly from `low` to `high` for
-    each: gears, or gain and bias of servos, whose setpoints stay.
+    """Scale the forces of each actuator by one factor, drawn uniformly from `low` to `high`:
+    gains, largest forces and peak forces of muscles, so that setpoints of servos stay; gears
+    of DC motors. Force models that do not use the force of their actuator are not scaled.
 
     **Arguments:**
 

@@ -194,28 +194,61 @@ def test_presets(name):
             assert any(not np.array_equal(a, b) for a, b in leaves)
 
 
-def test_strength_of_servos_keeps_setpoints():
-    """Where gains are larger, a servo pulls harder, but to the same place; a motor and an
-    actuator with several forces get their own factors."""
-    sys = eqsim.load_mjcf("""
+ACTUATORS = {
+    "motor": '<motor joint="j" gear="2"/>',
+    "position": '<position joint="j" kp="5" kv="2" gear="2"/>',
+    "limited": '<position joint="j" kp="50" kv="2" forcerange="-.5 .5"/>',
+    "pid": '<pid joint="j" kp="5" ki="2" kv="2"/>',
+    "muscle": '<muscle joint="j" lengthrange="-1 1" force="3"/>',
+    "orientation": '<orientation joint="j" kp="2" kv="1"/>',
+}
+
+
+@pytest.mark.parametrize("kind", ACTUATORS)
+@pytest.mark.quick_cases("position", "limited", "orientation")
+def test_strength_of_actuators(kind):
+    """All forces of an actuator are scaled by one factor, and nothing else changes."""
+    ball = 'type="ball"' if kind == "orientation" else 'axis="0 1 0"'
+    sys = eqsim.load_mjcf(f"""
 <mujoco><option gravity="0 0 0"/><worldbody>
-  <body><joint name="a"/><geom size=".1"/><site name="s"/></body>
-  <body pos="1 0 0"><joint name="b"/><geom size=".1"/></body>
-  <body pos="2 0 0"><joint name="c" type="ball"/><geom size=".1"/></body></worldbody>
-  <actuator><motor joint="a" gear="3"/><orientation joint="c" kp="2" kv="1"/>
-    <position joint="b" kp="5" kv="1" gear="2"/></actuator></mujoco>""")
+  <body><joint name="j" {ball}/><geom size=".1" pos=".1 0 0"/></body></worldbody>
+  <actuator>{ACTUATORS[kind]}</actuator></mujoco>""")
     change = randomize.presets("of_another_package")["motors"]
     assert isinstance(change, type(randomize.motors(0.6, 1.4)))
-    new, own = change(jr.key(0), sys).actuators, sys.actuators
-    at = dict(zip(own.names, zip(range(3), own.out_starts)))
-    (motor, first), (_, _), (servo, last) = at.values()
-    assert new.gear[first, 0] != 3.0 and new.gain[motor, 0] == own.gain[motor, 0]
-    np.testing.assert_array_equal(new.gear[last], own.gear[last])
-    factor = new.gain[servo, 0] / own.gain[servo, 0]
+    new = change(jr.key(0), sys)
+    where = {"muscle": lambda x: x.muscles.force, "pid": lambda x: x.pids.integral_gain}
+    ratio = jax.tree.map(jnp.divide, new.actuators, sys.actuators)
+    factor = float(jnp.ravel(where.get(kind, lambda x: x.gain)(ratio))[0])
     assert 0.6 <= factor <= 1.4 and abs(factor - 1.0) > 1e-3
-    np.testing.assert_allclose(new.bias[servo], factor * own.bias[servo])
-    with pytest.raises(ValueError, match="`low` must not exceed `high`.*gear"):
-        randomize.motors(2.0, 1.0)(jr.key(0), sys)
+    pipeline = eqsim.Generalized()
+
+    def force(sys):
+        start = pipeline.init(sys, qd=jnp.full((sys.nv,), 0.1))
+        act = jnp.full((sys.na,), 0.2)
+        start = eqx.tree_at(lambda s: s.act, start, act)
+        return pipeline.solve(sys, start, jnp.full((sys.nu,), 0.4)).actuator_force
+
+    wanted = factor * np.asarray(force(sys))
+    assert np.any(np.abs(wanted) > 1e-3)
+    np.testing.assert_allclose(force(new), wanted, rtol=1e-5)
+
+
+def test_bounds_of_strength():
+    with pytest.raises(ValueError, match="`low` must not exceed `high`.*actuators"):
+        randomize.motors(2.0, 1.0)(jr.key(0), eqsim.make("ant").sys)
+
+
+def test_presets_that_scale_gears():
+    """A gear would move the setpoint of a servo, and those robots have none."""
+    strength = type(randomize.motors(0.6, 1.4))
+    geared = [
+        name
+        for name in CLASSIC
+        if not isinstance(randomize.presets(name)["motors"], strength)
+    ]
+    assert {"ant", "humanoid", "walker2d"} <= set(geared)
+    for name in geared:
+        assert not np.any(eqsim.make(name).sys.actuators.bias), name
 
 
 def test_friction_of_explicit_pairs():

@@ -183,8 +183,8 @@ def _axis_terms(sys: System, tree: Tree, axes: JointAxes, q, qd, tau, h) -> Axis
     rate, force = take((qd, tau), dofs)
     resist, dry = take((damping(sys), joints.frictionloss), dofs)
     implicit = h * resist.slope(rate) + h * h * take(joints.stiffness, own)
-    rubs = [joints.has_friction[dof] for dof in dofs]
-    friction = h * dry * _column(rubs, dry) if any(rubs) else None
+    has_friction = [joints.has_friction[dof] for dof in dofs]
+    friction = h * dry * _column(has_friction, dry) if any(has_friction) else None
     lower = upper = None
     limited = [joints.limited[j] and axes.kind.nv == 1 for j in own]
     if any(limited):
