@@ -57,8 +57,9 @@ class BoxQP(NamedTuple):
     - `x`: the minimizer.
     - `free`: true for entries that are not held at a bound.
     - `chol`: lower Cholesky factor of the matrix, its free block and one elsewhere.
-    - `converged`: true if the optimality conditions hold; false where the free block is
-        not positive definite.
+    - `converged`: true if the optimality conditions hold, or no step decreases the cost,
+        as happens far from the minimum if the condition number of `H` is above 1e5; false
+        where the free block is not positive definite.
     """
 
     x: Float[Array, " n"]
@@ -71,7 +72,7 @@ _MAX_STEPS = 50
 _STEP_SIZES = tuple(0.5**k for k in range(12))
 _ARMIJO = 0.1
 _NEAR = 0.1
-"""Part of the best step along an axis from which a bound counts as near."""
+"""Fraction of the Newton step of one variable alone within which a bound counts as near."""
 
 
 def box_qp(
@@ -93,9 +94,10 @@ def box_qp(
 
     ??? cite "Reference"
         Tassa, Mansard, Todorov, *Control-limited differential dynamic programming*,
-        2014, appendix. Entries near a bound that they move to leave the Newton step:
-        Bertsekas, *Projected Newton methods for optimization problems with simple
-        constraints*, 1982; otherwise, projected steps of no size may be a descent.
+        2014, appendix. Variables that move toward a near bound are left out of the Newton
+        step, as otherwise its projection may increase the cost at every size: Bertsekas,
+        *Projected Newton methods for optimization problems with simple constraints*,
+        1982.
     """
     diagonal = jnp.diagonal(H)
     diagonal = jnp.where(diagonal > 0.0, diagonal, 1.0)
@@ -109,13 +111,13 @@ def box_qp(
     def step(now):
         k, x, _, _, _ = now
         slope = g + H @ x
-        along = slope / diagonal
-        low = (x - lower <= _NEAR * along) & (slope > 0)
-        high = (x - upper >= _NEAR * along) & (slope < 0)
+        alone = slope / diagonal
+        low = (x - lower <= _NEAR * alone) & (slope > 0)
+        high = (x - upper >= _NEAR * alone) & (slope < 0)
         free = ~(low | high)
         chol = masked_cholesky(H, free)
         newton = -cholesky_solve(chol, jnp.where(free, slope, 0))
-        newton = jnp.where(free, newton, -along)
+        newton = jnp.where(free, newton, -alone)
         met = jnp.all(free | (x == jnp.where(low, lower, upper)))
         remaining = jnp.max(jnp.where(free, jnp.abs(slope), 0.0), initial=0.0)
         solved = ((remaining <= tolerance) & met) | ~jnp.all(jnp.isfinite(chol))
@@ -124,7 +126,7 @@ def box_qp(
         change = tried - x[None]
         gain = -(change @ slope + 0.5 * jnp.sum((change @ H) * change, 1))
         enough = gain >= -_ARMIJO * (change @ slope)
-        # Without sufficient decrease rounding errors dominate: stop.
+        # Without sufficient decrease, rounding errors dominate, or H is ill-conditioned.
         best = tried[jnp.argmax(enough)]
         moved = jnp.any(enough) & jnp.any(best != x)
         new = jnp.where(solved | ~moved, x, best)

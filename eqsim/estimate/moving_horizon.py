@@ -338,10 +338,13 @@ def _resolution(model: StochasticModel, window: Window) -> Array:
     sizes = []
     for name, x in window.measured.items():
         known, x = valid[name], jnp.abs(x.astype(dtype))
+        noise = model.noise[name].astype(dtype)
         if known.shape != x.shape:  # Coordinates with quaternions.
-            known = jnp.any(known, 1, keepdims=True) & jnp.isfinite(x)
-        largest = jnp.max(jnp.where(known, x, 0.0))
-        sizes.append(largest / jnp.min(model.noise[name]).astype(dtype))
+            known, noise = (
+                jnp.any(known, 1, keepdims=True) & jnp.isfinite(x),
+                jnp.min(noise),
+            )
+        sizes.append(jnp.max(jnp.where(known, x, 0.0) / noise))
     return 8.0 * float(jnp.finfo(dtype).eps) * jnp.max(jnp.stack(sizes))
 
 
