@@ -89,7 +89,7 @@ def assemble(blocks, starts, prior_gradient, prior_hessian, continuity: bool) ->
         hessian[:, :p, :p].sum(axis=0) + prior_hessian,
         gradient[:, :p].sum(axis=0) + prior_gradient,
         border,
-        own,
+        _regular(own),
         below,
         own_gradient,
         gradient[:, :p],
@@ -292,18 +292,35 @@ _SINGULAR = 1e-14
 """Least eigenvalue of the matrix of a start, scaled to a unit diagonal, below which rounding
 errors of the matrix exceed the prior. Precise sensors make the diagonal large, not this small;
 motions that depend on one direction of the start alone do."""
+_SENSITIVE = 1e18
+"""Information about a start, in units of its prior, beyond which a window whose matrix is
+singular makes rounding errors of the matrix of the parameters too large."""
+
+
+def _singular(matrices: np.ndarray, least: float) -> np.ndarray:
+    """Return true for finite matrices of starts whose least eigenvalue, scaled to a unit
+    diagonal, is below `least`."""
+    out = np.asarray(np.isfinite(matrices).all(axis=(1, 2)))
+    # With the prior no eigenvalue is below the inverse of the largest entry.
+    out[out] = np.abs(matrices[out]).max(axis=(1, 2), initial=0.0) > 1 / least
+    matrix = matrices[out]
+    scale = 1 / np.sqrt(np.maximum(np.diagonal(matrix, axis1=1, axis2=2), 1e-300))
+    scaled = matrix * scale[:, :, None] * scale[:, None, :]
+    out[out] = np.linalg.eigvalsh(scaled).min(axis=1, initial=1.0) < least
+    return out
+
+
+def _regular(matrices: np.ndarray) -> np.ndarray:
+    """Return matrices of starts that can be inverted. To those that lose the prior to rounding
+    a little of their diagonal is added: steps in directions that they do not tell are small."""
+    share = np.where(_singular(matrices, _SINGULAR), 2 * _SINGULAR, 0.0)
+    return matrices * (1 + share[:, None, None] * np.eye(matrices.shape[1]))
 
 
 def _sensitive(diagonal: np.ndarray) -> np.ndarray:
     """Return true for windows with a finite matrix that are too sensitive to their starts."""
-    out = np.asarray(np.isfinite(diagonal).all(axis=(1, 2)))
-    # With the prior no eigenvalue is below the inverse of the largest entry.
-    out[out] = np.abs(diagonal[out]).max(axis=(1, 2), initial=0.0) > 1 / _SINGULAR
-    matrix = diagonal[out]
-    scale = 1 / np.sqrt(np.maximum(np.diagonal(matrix, axis1=1, axis2=2), 1e-300))
-    scaled = matrix * scale[:, :, None] * scale[:, None, :]
-    out[out] = np.linalg.eigvalsh(scaled).min(axis=1, initial=1.0) < _SINGULAR
-    return out
+    large = np.abs(diagonal).max(axis=(1, 2), initial=0.0) > _SENSITIVE
+    return large & _singular(diagonal, 10 * _SINGULAR)
 
 
 def check_start(now: Iterate, places: Sequence[str]) -> None:
