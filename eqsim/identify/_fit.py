@@ -499,6 +499,8 @@ def _noisy(rounds: _Rounds, problem: FitProblem, theta, starts, bounds):
         change = max(float(np.abs(np.log(new.sigma[k] / old[k])).max()) for k in old)
         if finished and change < 0.02:
             break
+        if finished and not np.isfinite(iterate_at(new, now.theta, now.starts, 0).cost):
+            break  # With this noise a window is too sensitive to its start.
         problem, finished = new, left == 1 or change < 0.5
         use = solver if finished else rough
         now, outcome = minimize(

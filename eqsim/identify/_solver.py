@@ -586,7 +586,7 @@ def restarted(problem: FitProblem, now: Iterate) -> np.ndarray | None:
             mask & (time <= first + share * (end - first)),
         )
         starts = _descended(near, now.theta, starts, bad)
-    cost = _costs(iterate_at(problem, now.theta, starts, 0))
+    cost = _state(problem, now.theta, starts)[0]
     better = bad & (cost < _costs(now) * (1 - 1e-3))
     if not better.any():
         return None
