@@ -190,7 +190,7 @@ def test_environment_of_evaluations_is_asked_for(tmp_path):
     """As others would be compared with its returns."""
     run = Run(Search(), Rail(), **ARGS | {"steps": 16}, eval_env=Rail())
     train(run, out=tmp_path)
-    with pytest.raises(ValueError, match=r"\(Rail\), which is not stored.*`eval_env`"):
+    with pytest.raises(ValueError, match=r"\(Rail\), which is not .*eval_env=\.\.\."):
         resume(tmp_path, more_steps=8, **AGENT)
     longer = resume(tmp_path, more_steps=8, **AGENT, eval_env=Rail())
     assert longer.counters.steps == 24 == load_run(tmp_path, **AGENT).counters.steps

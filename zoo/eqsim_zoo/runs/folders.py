@@ -238,8 +238,8 @@ def read_run(
         if config.get("eval_env") and eval_env is None:
             raise ValueError(
                 f"The run in {str(folder)!r} is evaluated in another environment "
-                f"({config['eval_env']}), which is not stored. Pass it: in Python, as "
-                "`eval_env`."
+                f"({config['eval_env']}), which is not stored. `eqsim resume` cannot "
+                "continue it. Call `eqsim_zoo.resume(folder, eval_env=...)`."
             )
     elif env is not None:
         data = None
