@@ -52,9 +52,9 @@ def _walk(env: str, steps: int | float) -> Run:
     return Run("ppo", env, steps, pool_size=2048, settings=settings)
 
 
-def _trot(env: str, steps: int | float) -> Run:
-    """Return settings for quadrupeds that fall in less than one of 256 episodes: learning
-    ends with small changes, and new commands, in which robots fall, come more often."""
+def _walk_annealed(env: str, steps: int | float) -> Run:
+    """Return settings for quadrupeds that seldom fall: the learning rate decreases to zero,
+    and commands, after which robots fall, change more often."""
     run = _walk(env, steps)
     settings = {**run.settings, "anneal_steps": steps}
     options = {"commands": {"mean_time": 2.0}}
@@ -102,7 +102,7 @@ _WALKERS = {
     **dict.fromkeys(("apollo", "berkeley_humanoid", "g1"), 7_500_000),
     **dict.fromkeys(("h1", "op3", "t1"), 7_500_000),
 }
-_TROTTERS = dict.fromkeys(("go1", "go2"), 4_200_000)
+_ANNEALED_WALKERS = dict.fromkeys(("go1", "go2"), 4_200_000)
 _TRACKERS = {"g1": 3_000_000, "h1": 2_000_000}
 _CLIMBERS = {"go1": 6_000_000, "h1": 10_000_000}
 
@@ -234,8 +234,8 @@ _TABLE: dict[tuple[str, ...], Callable[..., Run]] = {
         for k, n in _WALKERS.items()
     },
     **{
-        ("ppo", f"{k}_velocity"): _legged(_trot, f"{k}_velocity", n)
-        for k, n in _TROTTERS.items()
+        ("ppo", f"{k}_velocity"): _legged(_walk_annealed, f"{k}_velocity", n)
+        for k, n in _ANNEALED_WALKERS.items()
     },
     **{
         ("ppo", f"{k}_velocity_rough"): _legged(_walk, f"{k}_velocity_rough", n)

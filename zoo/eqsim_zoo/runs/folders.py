@@ -43,7 +43,7 @@ CONFIG, LAST, BEST = "config.json", "last.ckpt", "best.ckpt"
 VIDEOS = "videos"
 FORMAT = "eqsim-run-2"
 _FILES = (CONFIG, LAST, BEST, METRICS, "metrics.csv", "curves.png", "index.html")
-_WRITTEN = (
+_EXTRA_FILES = (
     *("skills*.png", "episode.gif", f"{VIDEOS}/steps_*.gif"),
     "tensorboard/**/events.out.tfevents.*",
 )
@@ -195,7 +195,7 @@ def begin_folder(
         )
     for name in there:
         (folder / name).unlink()
-    for pattern in _WRITTEN:
+    for pattern in _EXTRA_FILES:
         for path in folder.glob(pattern):
             path.unlink()
     write_config(folder, run, given)

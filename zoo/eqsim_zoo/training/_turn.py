@@ -33,8 +33,8 @@ class Report(NamedTuple):
     """Metrics of a turn, with an axis of members if there are several.
 
     - `total`, `number`: sum of each metric over the iterations in which it was finite,
-        and their number; of means over episodes, the sum over these `episodes`, if the
-        agent reports their number.
+        and their number. If the agent reports the number of `episodes`, it weights the
+        means over episodes, and their `number` counts episodes.
     - `last`: each metric in the last iteration.
     - `steps`: control steps taken.
     - `updates`, `nonfinite`: number of updates, and of those in which a metric was not
