@@ -349,6 +349,19 @@ def test_presets():
         assert names == {n for n in eqsim.ENVS.names() if n.endswith(end)}
 
 
+@pytest.mark.parametrize("name", ("go1", "go2"))
+def test_annealed_presets(name, monkeypatch):
+    """The learning rate is zero at the end, and commands change every 2 s on average, also
+    in the environment of the run, here of a small robot in place of the file."""
+    monkeypatch.setitem(loco.ROBOTS, name, robot())
+    for steps in (None, 3e6):
+        run = runs.find_preset("ppo", f"{name}_velocity", steps=steps)
+        assert run is not None and run.steps == (steps or 4_200_000)
+        assert float(run.members.agent(0).anneal_steps) == run.steps
+        assert run.options["commands"]["mean_time"] == 2.0
+    assert float(run.environment().commands.mean_time) == 2.0
+
+
 def test_robots_by_name():
     with pytest.raises(ValueError, match="`robot` names 'go3'.*go2"):
         loco.VelocityTracking("go3")
