@@ -84,7 +84,8 @@ def test_a_run(capsys, tmp_path):
     status, out, _ = run(capsys, "resume runs/search-rail --steps 60")
     assert status == 0 and "100 % 180 steps" in out
     status, out, _ = run(capsys, "eval runs/search-rail --episodes 3 --last")
-    assert status == 0 and "after 180 steps: 3 episodes of at most 10 steps" in out
+    words = "Search on Rail, after 180 steps: 3 episodes of at most 10 steps"
+    assert status == 0 and words in out
     status, out, _ = run(capsys, "eval runs/search-rail --episodes 3")
     best = read_about(folder / "best.ckpt")["counters"]["steps"]
     assert status == 0 and f"after {best} steps" in out
@@ -173,6 +174,7 @@ def test_every_field_is_described():
 @pytest.mark.slow  # `test_members_learn_as_by_themselves` is the quick one.
 def test_a_sweep(capsys, tmp_path):
     line = f"train search rail {SHORT} --sweep rate=0.1,0.2 --num-seeds 2 --out s"
+    line += " --option noise=0.05"
     status, out, _ = run(capsys, line)
     assert status == 0 and "2 settings, 2 seeds" in out and "into s" in out
     run_ = load_run(tmp_path / "s")
@@ -184,10 +186,12 @@ def test_a_sweep(capsys, tmp_path):
     assert (tmp_path / "compare.png").exists()
     status, out, _ = run(capsys, "eval s --episodes 2")
     assert status == 0 and "seed, rate return" in out and "1, 0.2" in out
+    assert "Search on Rail with noise=0.05, after" in out
     assert "2 seeds, rate 0.1: interquartile mean" in out
     status, text, _ = run(capsys, "eval s --episodes 2 --json")
     found = json.loads(text)
     assert status == 0 and found["agent"] == "Search" and found["episodes"] == 2
+    assert found["options"] == {"noise": 0.05}
     assert [(m["rate"], m["seed"]) for m in found["members"]] == fields
     for member in found["members"]:
         assert member["return"] == pytest.approx(np.mean(member["returns"]))

@@ -162,6 +162,7 @@ def report(
     about = {
         "agent": kind_of(run.members.agent(0)).__name__,
         "env": env_name(run.environment()),
+        "options": run.run.options,
         "steps": run.counters.steps,
         "episodes": found.returns.shape[-1],
         "episode_length": run.run.episode_length,

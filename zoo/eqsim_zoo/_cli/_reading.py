@@ -122,9 +122,12 @@ def read(folder: str, env: str | None, best: bool, last: bool) -> Result:
 
 
 def _show(screen: Console, run: Result, found: Evaluation) -> None:
-    """Print the returns."""
+    """Print the returns, and the environment with its options."""
+    options = [f"{name}={json.dumps(x)}" for name, x in run.run.options.items()]
+    given = f" with {', '.join(options)}" if options else ""
+    where = env_name(run.environment()) + given
     screen.print(
-        f"{kind_of(run.members.agent(0)).__name__} on {env_name(run.environment())}, after "
+        f"{kind_of(run.members.agent(0)).__name__} on {where}, after "
         f"{run.counters.steps:,} steps: {found.returns.shape[-1]} episodes of "
         f"at most {run.run.episode_length} steps"
     )
