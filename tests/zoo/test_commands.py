@@ -29,10 +29,12 @@ from eqsim_zoo._cli import view_run
 from eqsim_zoo._cli._printing import console
 from eqsim_zoo._cli._train_commands import (
     _note_annealing,
+    _run,
     _start,
     agent_options,
     field_help,
     Names,
+    Request,
 )
 from eqsim_zoo.runs import read_about, read_metrics, save_checkpoint
 from eqsim_zoo.runs._presets import _TABLE
@@ -244,9 +246,9 @@ def test_skills(capsys, monkeypatch, tmp_path):
     )
 
 
-def preset(monkeypatch, **settings):
+def preset(monkeypatch, *, env_options=None, **settings):
     """Publish a preset of 64 steps for the tiny agent."""
-    fixed = {"episode_length": 9, "pool_size": 3}
+    fixed = {"episode_length": 9, "pool_size": 3, "options": env_options or {}}
 
     def make(steps=64):
         end = {"anneal_steps": float(steps)} if "anneal_steps" in settings else {}
@@ -298,6 +300,22 @@ def test_presets_belong_to_names(monkeypatch):
     preset(monkeypatch, rate=0.7)
     found = lambda env: _start(Names("search", env, None, None, 32.0)).preset
     assert found("rail").steps == 32 and found("some_module:rail") is None
+
+
+def test_options_of_a_preset_remain(monkeypatch):
+    """Also entries of mappings, unless the option or the entry is given."""
+    before = {"edge": 2.0, "commands": {"high": 1.0, "mean_time": 2.0}, "n": {"a": 1}}
+    preset(monkeypatch, env_options=before)
+
+    def merged(*given):
+        return _run(Request("search", "rail", option=given), {})[0].options
+
+    assert merged() == before
+    changed = {"high": [1.5, 0.5], "mean_time": 2.0}
+    given = 'commands={"high": [1.5, 0.5]}', "noise=0.2", "n=3"
+    assert merged(*given) == before | {"commands": changed, "noise": 0.2, "n": 3}
+    assert merged('edge={"x": 1}') == before | {"edge": {"x": 1}}
+    assert before["commands"] == {"high": 1.0, "mean_time": 2.0}
 
 
 @pytest.mark.parametrize("name", ("anneal_steps", "agent.anneal_steps"))

@@ -79,7 +79,8 @@ class Request:
     pipeline: str | None = None
     """Name of the pipeline; by default that of the environment."""
     option: Annotated[_Several, tyro.conf.arg(metavar="NAME=VALUE")] = ()
-    """Option of the environment, such as `motion=walk.csv`; may be repeated."""
+    """Option of the environment, such as `motion=walk.csv`; may be repeated. Of a mapping,
+    entries that are not given are those of the preset."""
     episode_length: int | None = None
     """Time limit of an episode in control steps; by default 1000."""
     randomize: str | None = None
@@ -394,7 +395,7 @@ def _run(request: Request, fields: dict[str, Any]) -> tuple[Run, str]:
     given = {k: x for k, x in given.items() if k in _OF_RUN or x is not None}
     if isinstance(start.agent, AbstractSkillAgent) and run.skills is None:
         given = {"skills": "one_hot:5"} | given
-    options = {**run.options, **_env_options(request.option)}
+    options = _merged(run.options, _env_options(request.option))
     path = None if request.data is None else str(pathlib.Path(request.data).resolve())
     run = dataclasses.replace(
         run,
@@ -432,6 +433,17 @@ def _env_options(texts: Sequence[str]) -> dict[str, Any]:
             value = str(pathlib.Path(value).resolve())
         options[name] = value
     return options
+
+
+def _merged(preset: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a preset with those given. Where both are mappings, entries that
+    are not given remain."""
+    merged = dict(preset)
+    for name, value in given.items():
+        before = preset.get(name)
+        both = isinstance(before, dict) and isinstance(value, dict)
+        merged[name] = before | value if both else value
+    return merged
 
 
 def _env_option(text: str) -> tuple[str, Any]:
