@@ -21,14 +21,18 @@ from _training import command, draw, kept, train
 
 import eqsim
 import eqsim_zoo as zoo
+from eqsim_zoo.data.recording import measured_returns
 
 
+EPISODE = 1000
+"""Most steps of an episode of the medium policy, and of the recordings of it."""
 EXPLANATION = """\
 This page compares the offline agents on two datasets. `medium` has 200,000 steps with sampled
 actions of a PPO agent that was stopped early. `mixed` has as many steps, half of them with
 uniformly random actions. Each agent is trained on each dataset with three seeds in one
 program, and evaluated with deterministic actions in 32 episodes. `behavior` is the mean
-return of complete episodes in the dataset, with the 95 % confidence interval of the mean.
+return of the episodes of the dataset that no end of the recording could have cut off, with
+the 95 % confidence interval of the mean.
 `score` is the mean over seeds, normalized so that the random policy has 0 and the
 deterministic medium policy 100. `seconds` is the time for all three seeds, including
 compilation. `bc` and `td3_bc` have default settings. The other agents have settings with
@@ -167,10 +171,12 @@ def _learn(agent: str, name: str, options) -> dict[str, Any]:
 
 
 def _behavior(options, name: str) -> str:
-    """Return the mean return of the complete episodes of a dataset, and the 95 %
-    interval."""
+    """Return the mean of the `measured_returns` of a dataset, and the 95 % interval."""
     data = zoo.data.load_data(_file(options, name))
-    returns = data.returns()[data.whole(1000)]
+    parts = len(data.about.sources)  # Each with the same number of steps.
+    part = parts * data.ends() // len(data)
+    own = [data.subset(np.flatnonzero(part == k)) for k in range(parts)]
+    returns = np.concatenate([measured_returns(x, None, EPISODE) for x in own])
     error = 1.96 * returns.std(ddof=1) / np.sqrt(len(returns))
     return f"{returns.mean():,.0f} ± {error:,.0f}"
 

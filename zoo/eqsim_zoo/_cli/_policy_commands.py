@@ -1,7 +1,6 @@
 """Commands that run a policy or take it elsewhere: `eqsim record`, `export` and `replay`."""
 
 import dataclasses
-import math
 import pathlib
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -9,7 +8,6 @@ from typing import Annotated, Any, Literal
 import jax
 import numpy as np
 import tyro
-from jaxtyping import Float
 from rich.table import Table
 
 from eqsim import AbstractController, AbstractEnv, agent_policy
@@ -27,7 +25,7 @@ from eqsim.terrain import (
 
 from ..data.dataset import About, Dataset, joined
 from ..data.files import save_data
-from ..data.recording import default_envs, noisy_policy, RandomPolicy, record
+from ..data.recording import measured_returns, noisy_policy, RandomPolicy, record
 from ..export import export_policy, PolicyFormat, Replay, replay
 from ..export.mujoco_replay import Servo
 from ..runs.folders import read_config
@@ -226,18 +224,6 @@ def _source(request: Request, name: str, run: Result | None) -> str:
     words += ["drawn"] if request.drawn else []
     words += [f"noise {request.noise:g}"] if request.noise else []
     return ", ".join(words)
-
-
-def measured_returns(
-    data: Dataset, num_envs: int | None, length: int
-) -> Float[np.ndarray, " episodes"]:
-    """Return the returns of the episodes of a recording that began at least `length` steps
-    before its end, which cuts off none of them. Among all whole episodes, short ones are
-    more frequent than among those that began."""
-    each = math.ceil(len(data) / (num_envs or default_envs(len(data), length)))
-    begin = np.append(0, data.ends()[:-1] + 1)
-    early = (begin % each + length <= each) & (begin + length <= len(data))
-    return data.returns()[early]
 
 
 _COLUMNS = ("steps", "trajectories", "measured episodes", "return", "deviation")

@@ -209,12 +209,6 @@ class Dataset(eqx.Module):
         reward = np.asarray(self.reward, np.float64)
         return np.asarray([reward[span].sum() for span in map(_slice, self.spans())])
 
-    def whole(self, length: int) -> Bool[np.ndarray, " trajectories"]:
-        """Return a mask of complete trajectories: those that terminated or have at least
-        `length` steps. Others were cut off where the recording stopped."""
-        ends = self.ends()
-        return np.asarray(self.terminated)[ends] | (np.diff(ends, prepend=-1) >= length)
-
     def subset(self, trajectories: Sequence[int] | Int[np.ndarray, " n"]) -> "Dataset":
         """Return a dataset of some trajectories, in the given order, on the host if this
         one is.

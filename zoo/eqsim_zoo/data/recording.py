@@ -190,6 +190,28 @@ def default_envs(steps: int, episode_length: int) -> int:
     return max(1, min(64, steps // max(episode_length, 1)))
 
 
+def measured_returns(
+    data: Dataset, num_envs: int | None, episode_length: int
+) -> Float[np.ndarray, " episodes"]:
+    """Return the returns of the episodes that began at least `episode_length` steps before
+    the end of the recording of their environment.
+
+    Only their mean is unbiased: of the episodes that began later, long ones are cut off more
+    often than short ones, so that short ones are too frequent among all that ended.
+
+    **Arguments:**
+
+    - `data`: dataset of one call of `record`.
+    - `num_envs`, `episode_length`: those of that call.
+    """
+    num_envs = num_envs or default_envs(len(data), episode_length)
+    each = math.ceil(len(data) / num_envs)
+    begin = np.append(0, data.ends()[:-1] + 1)
+    last = begin + episode_length
+    early = (begin % each + episode_length <= each) & (last <= len(data))
+    return data.returns()[early]
+
+
 def _bounds(env: AbstractEnv) -> Float[np.ndarray, "nu 2"]:
     bounds = np.asarray(env.action_range)
     if not np.all(np.isfinite(bounds)):
