@@ -125,9 +125,9 @@ class Curriculum(AbstractCarryOver):
     lifetime = Lifetime.EPISODE
 
     def reset(self, key, options=None):
-        number = reset_options(options).start
-        number = jnp.asarray(0 if number is None else number, jnp.int32)
-        return self._told(*self.env.reset(key), number)
+        given = reset_options(options)
+        number = jnp.asarray(0 if given.start is None else given.start, jnp.int32)
+        return self._told(*self.env.reset(key, ResetOptions(q=given.q)), number)
 
     def step(self, state, action):
         return self._told(*self.env.step(state.inner, action), state.number)

@@ -8,6 +8,7 @@ Wrappers that change the time step or the range of actions derive from `Abstract
 """
 
 import abc
+import dataclasses
 import enum
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, TYPE_CHECKING
@@ -22,6 +23,7 @@ from ..envs import (
     AbstractEnv,
     check_action,
     observation_array,
+    reset_options,
     ResetOptions,
     Timestep,
 )
@@ -144,7 +146,10 @@ that of a reset: `split(key)[k]` equals `fold_in(key, k)`."""
 
 
 def next_episode(
-    env: AbstractEnv, key: PRNGKeyArray, last: Any
+    env: AbstractEnv,
+    key: PRNGKeyArray,
+    last: Any,
+    options: ResetOptions | Mapping[str, Any] | None = None,
 ) -> tuple[Any, Timestep]:
     """Reset an environment after an episode, with the options of a curriculum if there is
     one.
@@ -153,8 +158,14 @@ def next_episode(
 
     - `key`: key of the reset.
     - `last`: last state of the episode.
+    - `options`: options that replace those of the curriculum; others remain.
     """
-    return env.reset(key, next_options(env, jr.fold_in(key, _OPTIONS), last))
+    found = next_options(env, jr.fold_in(key, _OPTIONS), last)
+    if options is not None:
+        parts = vars(reset_options(options)).items()
+        given = {name: value for name, value in parts if value is not None}
+        found = dataclasses.replace(reset_options(found), **given)
+    return env.reset(key, found)
 
 
 class AbstractStateless(AbstractWrapper):

@@ -107,6 +107,24 @@ def test_key_of_options():
     assert not np.any(np.all(others == env.keys[0][None], axis=1))
 
 
+def test_options_of_the_next_episode():
+    """Those that are given; others are those of the curriculum."""
+    env, key = TerrainCurriculum(ENV, GRID), jr.key(0)
+    last, _ = env.reset(key, {"patch": jnp.array([2, 1], jnp.int32)})
+    q = jnp.array([1.0, 2.0, 3.0, 1.0, 0.0, 0.0, 0.0])
+    usual, placed = next_episode(env, key, last)[0], {"q": q}
+    found, _ = next_episode(env, key, last, placed)
+    np.testing.assert_array_equal(found.patch, usual.patch)
+    np.testing.assert_array_equal(env.physics(found).q, q)
+    other = ResetOptions(patch=jnp.array([0, 0], jnp.int32))
+    found, _ = next_episode(env, key, last, other)
+    np.testing.assert_array_equal(found.patch, other.patch)
+    assert np.any(np.asarray(usual.patch) != 0)
+    env = Rail()  # Without a curriculum.
+    found, _ = next_episode(env, key, env.reset(key)[0], {"q": jnp.ones(2)})
+    np.testing.assert_array_equal(found.q, np.ones(2))
+
+
 @pytest.mark.slow
 def test_conformance():
     eqsim.testing.check_conformance(TerrainCurriculum(ENV, GRID))

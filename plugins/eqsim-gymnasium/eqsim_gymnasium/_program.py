@@ -63,14 +63,15 @@ def reset(
 ) -> tuple[Running, Report]:
     """Start the next episode of a sequence.
 
+    - `start`: reset options, which replace those of a curriculum.
     - `last`: last state of the episode before, on which a curriculum depends.
     """
     key, key_reset = jr.split(key)
-    if start is not None or last is None:
-        options = None if start is None else ResetOptions(**start._asdict())
+    options = None if start is None else ResetOptions(**start._asdict())
+    if last is None:
         state, timestep = env.reset(key_reset, options)
     else:
-        state, timestep = next_episode(env, key_reset, last)
+        state, timestep = next_episode(env, key_reset, last, options)
     report = _report(env, state, timestep, {})
     return Running(key, state, jnp.zeros((), jnp.int32)), report
 

@@ -210,11 +210,15 @@ def test_examples(readme):
 
 
 def test_curriculum(curriculum):
-    """It goes on until there is a seed, and begins with the options of a reset."""
-    env = gymnasium.wrappers.TimeLimit(EqsimEnv(curriculum), 2)
-    seen = []
-    for options in ({"seed": 0}, {}, {}, {"options": {"start": 7}}, {}, {"seed": 1}):
+    """It goes on until there is a seed. Options of a reset replace those that it gives, and
+    leave others."""
+    env, q = gymnasium.wrappers.TimeLimit(EqsimEnv(curriculum), 2), {"q": [0.25]}
+    begins = {"seed": 0}, {}, {"options": q}, {}, {"options": {"start": 7}}, {}
+    seen, places = [], []
+    for options in (*begins, {"options": {"start": 5} | q}, {"seed": 1, "options": q}):
         seen.append(float(env.reset(**options)[0][0]))
+        places.append(float(env.unwrapped.state.inner.q[0]) == 0.25)
         while not any(env.step(np.zeros(1))[2:4]):
             pass
-    assert seen == [0, 1, 2, 7, 8, 0]
+    assert seen == [0, 1, 2, 3, 7, 8, 5, 0]
+    assert [k for k, there in enumerate(places) if there] == [2, 6, 7]

@@ -206,5 +206,9 @@ def test_curriculum(mode, curriculum):
     assert np.max(levels, 0)[0] >= 2 and np.max(levels, 0)[1] > np.max(levels, 0)[0]
     _assert_equal(expected.reset(), many.reset())
     _assert_equal(expected.reset(seed=3), many.reset(seed=3))
+    place = {"q": np.array([0.25])}
+    found = many.reset(options=place)
+    _assert_equal(expected.reset(options=place), found)
+    assert found[0].tolist() == [[1.0], [1.0]]
     seen, _ = many.reset(options={"start": 5})
     assert seen.tolist() == [[5.0], [5.0]]
