@@ -15,13 +15,15 @@ from zoo.disturbed_runs import signaled
 from zoo.recordings import everything, first, random_batch
 from zoo.states import bits
 
+import eqsim
 import eqsim_zoo as zoo
 from eqsim import testing
 from eqsim.testing import probes
 from eqsim.wrappers import Reach
 from eqsim_zoo import vision
+from eqsim_zoo._cli._train_commands import _run, Request
 from eqsim_zoo.blocks.networks import FeaturesNetwork
-from eqsim_zoo.data import RandomPolicy
+from eqsim_zoo.data import Dataset, RandomPolicy
 from eqsim_zoo.runs.folders import read_config, write_config
 from eqsim_zoo.runs.pages import _head, Series
 
@@ -119,12 +121,45 @@ def test_off_policy_agents_normalize_by_the_dataset(data, tmp_path):
     agent = zoo.TD3(**sizes, batch_size=8, normalize_observations=True)
     run = zoo.Run(agent, Rail(), 5, turns=1, evaluations=0, data=data)
     agent = run.members.agent(0)
-    assert isinstance(agent, zoo.Offline) and agent.batch_size == 8
+    assert isinstance(agent, zoo.Offline) and agent.update_size == 8
     zoo.train(run, out=tmp_path)
     state = zoo.load_run(tmp_path, agent=agent, env=Rail()).state
     found, obs = state.learned.learner.statistics, np.asarray(everything(data).obs)
     np.testing.assert_allclose(found.mean, obs.mean(axis=0), rtol=1e-6)
     np.testing.assert_allclose(found.variance, obs.var(axis=0), rtol=1e-6)
+
+
+def test_batch_sizes(data, monkeypatch):
+    """Those of off-policy agents are their own, unless the adapter has one, however the run
+    is made."""
+    makes = {"sac": zoo.SAC, "bc": zoo.BC}
+    for name, make in makes.items():
+        monkeypatch.setitem(eqsim.AGENTS._registered, name, make)
+
+    def size(agent, **settings):
+        run = zoo.Run(agent, Rail(), 5, data=data, settings=settings)
+        return run.members.agent(0).update_size
+
+    assert size(zoo.SAC(batch_size=64)) == 64 == size("sac", **{"agent.batch_size": 64})
+    assert size(zoo.Offline(zoo.SAC(batch_size=64), 32)) == 32
+    assert size("sac", **{"agent.batch_size": 64, "batch_size": 32}) == 32
+    # The default of others, also where it is given.
+    assert size("sac", **{"agent.batch_size": 64, "batch_size": 256}) == 256
+    assert size("sac") == size("bc") == size(zoo.BC()) == 256
+    request = Request("sac", "toys:Rail", steps=5.0, data="data.npz")
+    run, _ = _run(request, {"agent.batch_size": 64})
+    assert run.members.agent(0).update_size == 64
+    # As many are drawn.
+    seen = []
+    sample = Dataset.sample
+    draw = lambda self, key, n: seen.append(n) or sample(self, key, n)
+    monkeypatch.setattr(Dataset, "sample", draw)
+    sizes = {"capacity": 64, "actor_hidden": (8,), "critic_hidden": (8,), "num_envs": 2}
+    learner = zoo.Offline(zoo.SAC(**sizes, batch_size=16), num_updates=1)
+    env = zoo.Run(learner, Rail(), 5, data=data).source()
+    state = eqx.filter_eval_shape(learner.init, jr.key(0), env)
+    eqx.filter_eval_shape(learner.iterate, state, env)
+    assert {*seen} == {16}
 
 
 def test_runs_and_policies_are_named_by_what_learns(data, tmp_path):

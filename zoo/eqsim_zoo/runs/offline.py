@@ -87,19 +87,30 @@ class Offline(AbstractOnlineAgent):
     **Arguments:**
 
     - `agent`: agent whose `update` takes a `Transition`.
-    - `batch_size`: transitions per update.
+    - `batch_size`: transitions per update; None for the `batch_size` of an off-policy
+        agent, and 256 for others.
     - `num_updates`: updates per iteration.
 
     **Raises:** `ValueError` if a size is not positive, or the agent has a memory.
     """
 
     agent: AbstractAgent
-    batch_size: int = static(256)
+    batch_size: int | None = static(None)
     num_updates: int = static(10)
 
     def __check_init__(self):
-        check_positive(self, "batch_size", "num_updates")
+        check_positive(self, "num_updates")
+        if self.batch_size is not None:
+            check_positive(self, "batch_size")
         check_memoryless(self, self.agent)
+
+    @property
+    def update_size(self) -> int:
+        """Number of transitions per update."""
+        if self.batch_size is not None:
+            return self.batch_size
+        agent = self.agent
+        return agent.batch_size if isinstance(agent, AbstractOffPolicy) else 256
 
     @staticmethod
     def __eqsim_wrap__(env: AbstractEnv) -> AbstractEnv:
@@ -109,7 +120,8 @@ class Offline(AbstractOnlineAgent):
     def init(self, key: PRNGKeyArray, env: AbstractEnv | Dataset) -> OfflineState:
         """Return the initial state, with observation statistics of the dataset if there
         is one."""
-        check_divisible(self, "batch_size")
+        sized = dataclasses.replace(self, batch_size=self.update_size)
+        check_divisible(sized, "batch_size")
         key, key_agent = jr.split(key)
         if isinstance(env, Dataset):
             return OfflineState(
@@ -148,7 +160,7 @@ class Offline(AbstractOnlineAgent):
         data = sampling_source(self.agent, dataset)
 
         def once(state, key):
-            return self.update(state, shard_batch(data.sample(key, self.batch_size)))
+            return self.update(state, shard_batch(data.sample(key, self.update_size)))
 
         key, *keys = jr.split(state.key, 1 + self.num_updates)
         start = dataclasses.replace(state, key=key)
@@ -203,10 +215,7 @@ def _create(agent: Offline, key: PRNGKeyArray, data: Dataset) -> Any:
 
 
 def as_learner(agent: AbstractAgent) -> AbstractOnlineAgent:
-    """Wrap an agent in `Offline`, unless it is one; of an off-policy agent, with its own
-    `batch_size`."""
-    if isinstance(agent, AbstractOffPolicy):
-        return Offline(agent, agent.batch_size)
+    """Wrap an agent in `Offline`, unless it is one."""
     return agent if isinstance(agent, Offline) else Offline(agent)
 
 
