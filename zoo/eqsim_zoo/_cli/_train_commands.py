@@ -265,6 +265,8 @@ def _option(holder: eqx.Module, name: str, value: Any) -> tuple[Any, Any]:
         hint = typing.get_type_hints(type(holder)).get(name)
         union = isinstance(hint, types.UnionType)
         simple = union and {*hint.__args__} <= {int, float, str, type(None)}
+        if hint == int | None:
+            return Annotated[Any, _constructor(int, False, True)], None
         return (hint if simple else None), None
     value = value if isinstance(value, str | tuple) else np.asarray(value)
     several = isinstance(value, tuple) or (not isinstance(value, str) and value.ndim)
@@ -286,8 +288,9 @@ def _option(holder: eqx.Module, name: str, value: Any) -> tuple[Any, Any]:
 _KINDS = {"b": bool, "i": int, "u": int, "f": float, "U": str}
 
 
-def _constructor(kind: type, several: bool) -> Any:
-    """Return how tyro reads values separated by commas, and integers such as 1e6."""
+def _constructor(kind: type, several: bool, optional: bool = False) -> Any:
+    """Return how tyro reads values separated by commas, and integers such as 1e6; None is
+    one of the values if it is `optional`."""
 
     def read(word: str) -> Any:
         value = kind(word) if kind is not int else float(word)
@@ -298,11 +301,14 @@ def _constructor(kind: type, several: bool) -> Any:
         return value
 
     def read_all(words: list[str]) -> Any:
+        if optional and words == ["None"]:
+            return None
         parts = [part for word in words for part in word.split(",") if part]
         return tuple(map(read, parts)) if several else read(words[0])
 
     shown = lambda x: ",".join(map(str, x)) if several else str(x)
     metavar = {int: "INT", float: "FLOAT", str: "STR"}[kind]
+    metavar += "|None" if optional else ""
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs="*" if several else 1,
         metavar=f"{metavar},..." if several else metavar,
