@@ -447,8 +447,9 @@ def _merged(preset: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     merged = dict(preset)
     for name, value in given.items():
         before = preset.get(name)
-        both = isinstance(before, dict) and isinstance(value, dict)
-        merged[name] = before | value if both else value
+        if isinstance(before, dict) and isinstance(value, dict):
+            value = before | value
+        merged[name] = value
     return merged
 
 
