@@ -5,6 +5,7 @@ import difflib
 import inspect
 import itertools
 import pathlib
+import re
 
 import equinox as eqx
 import jax
@@ -166,6 +167,19 @@ def test_refuses_actions_without_bounds(agent):
         agent.init(jr.key(0), env)
     for name in UNLIMITED:
         eqx.filter_eval_shape(AGENTS[name].init, jr.key(0), env)
+
+
+def test_shac_refuses_actions_with_one_bound():
+    """Which PPO takes."""
+    where = lambda env: env.sys.actuators.ctrl_range
+    env = blocks.training_env(probes.point_mass(), 5, 0, jr.key(0))
+    words = "`SHAC` differentiates .* actuator 'y' is {}.*`ctrlrange`.*`PPO` without"
+    for span in ((0.0, np.inf), (-np.inf, 0.0)):
+        half = eqx.tree_at(where, env, where(env).at[1].set(jnp.array(span)))
+        found = re.escape(str(list(span)))
+        with pytest.raises(ValueError, match=words.format(found)):
+            members_of(AGENTS["shac"], 0, 1).skeleton(half)
+        members_of(AGENTS["ppo"], 0, 1).skeleton(half)
 
 
 RANGES = {

@@ -8,10 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 import optax
 from jax import lax
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
@@ -79,9 +82,10 @@ def start_gradient_envs(
 
     - `unlimited`: true if the agent also acts where actions have no bounds.
 
-    **Raises:** `ValueError` if the agent can not act there.
+    **Raises:** `ValueError` if the agent can not act there, or actions have one bound.
     """
     check_action_bounds(agent, env, unlimited=unlimited)
+    _check_half_bounded(agent, env)
     check_divisible(agent, "num_envs")
     running = reset_envs(agent, env, key, agent.num_envs)
     obs = running.obs[0]
@@ -89,6 +93,23 @@ def start_gradient_envs(
     return GradientEnvs(
         running, statistics, jnp.array(env.action_range), jnp.zeros((), jnp.int32)
     )
+
+
+def _check_half_bounded(agent: Any, env: AbstractEnv) -> None:
+    """Raise `ValueError` for actions with one bound, where they are clipped: beyond it,
+    rewards have no derivative. Skipped for traced ranges."""
+    with jax.ensure_compile_time_eval():
+        bounds = env.action_range
+    if isinstance(bounds, Tracer) or bounds.ndim > 2:
+        return
+    bounds = np.asarray(bounds)
+    for k in np.flatnonzero(np.isfinite(bounds).sum(axis=1) == 1):
+        raise ValueError(
+            f"`{type(agent).__name__}` differentiates rewards by actions, which needs ranges "
+            f"with two bounds or none, but that of actuator "
+            f"{env.sys.actuators.ctrl_names[k]!r} is {bounds[k].tolist()}. Give it both "
+            "bounds or none in the model (`ctrlrange`), or use `PPO` without `levels`."
+        )
 
 
 def rollout_gradient(
