@@ -15,8 +15,10 @@ from helpers import check_gradients
 
 import eqsim
 import eqsim_zoo as zoo
+from eqsim.wrappers import ScaleAction
 from eqsim_zoo.agents.shac import SHACBatch
-from eqsim_zoo.blocks.policies import Squash, squash_action
+from eqsim_zoo.blocks.collecting import collect
+from eqsim_zoo.blocks.policies import Explorer, Squash, squash_action
 
 
 SMALL = zoo.SHAC(
@@ -110,6 +112,22 @@ def test_actions_without_bounds_are_those_before_squashing():
         same = SMALL.act(bounded, obs, key=key)
         np.testing.assert_allclose(squash_action(bounds, action), same, rtol=1e-5)
         assert not np.allclose(action, same)
+
+
+def test_explores_as_with_actions_squashed_by_the_policy():
+    """The same draws."""
+    agent, env = dataclasses.replace(SMALL, horizon=10), pendulum()
+    state = eqx.filter_jit(agent.init)(jr.key(0), env)
+    new, _ = eqx.filter_jit(agent.iterate)(state, env)
+    never = jnp.zeros((), bool)
+    explorer = Explorer(state.actor.model, state.world.statistics, never)
+    _, key = jr.split(state.key)
+    expected, steps, _ = eqx.filter_jit(collect)(
+        ScaleAction(env), explorer, state.world.running, key, agent.horizon
+    )
+    np.testing.assert_array_equal(new.world.running.obs, expected.obs)
+    np.testing.assert_array_equal(new.world.running.returns, expected.returns)
+    assert np.std(steps.action) > 0.1
 
 
 def test_derivatives_of_the_entropy_loss():

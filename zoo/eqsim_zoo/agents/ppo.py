@@ -59,6 +59,7 @@ from ..blocks.parallel import check_divisible, replicate, shard_batch
 from ..blocks.policies import (
     Actor,
     ActorCritic,
+    bounded_entries,
     check_action_bounds,
     scale_action,
     Squash,
@@ -143,7 +144,8 @@ class AbstractProximalAgent(AbstractOnlineAgent):
         """Take one gradient step for each of `pieces`, along the first axis, on
         `loss(networks, piece)`, with the metric `kl`; and adapt the learning rate.
 
-        `target_kl` decreases with it, as the pace would otherwise make up for the schedule.
+        `target_kl` follows the same schedule; otherwise `pace` would counteract the annealed
+        learning rate.
 
         **Returns:** the learner, the new `pace`, and mean metrics with `pace`.
         """
@@ -363,7 +365,7 @@ class PPO(AbstractProximalAgent):
                 f"= {self.num_minibatches} minibatches, got {rows} rows."
             )
         key, key_epochs = jr.split(state.key)
-        bounded = jnp.all(jnp.isfinite(state.bounds), axis=1)
+        bounded = bounded_entries(state.bounds)
 
         def loss(networks, piece):
             index, key = piece

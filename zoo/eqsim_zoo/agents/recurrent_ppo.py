@@ -30,7 +30,7 @@ from ..blocks.observations import (
     update_statistics,
 )
 from ..blocks.parallel import check_divisible, replicate, shard_batch
-from ..blocks.policies import check_action_bounds, Squash
+from ..blocks.policies import bounded_entries, check_action_bounds, Squash
 from ..blocks.recurrent import RecurrentActor, RecurrentActorCritic, Sequence, sequences
 from ..blocks.returns import gae, in_value_units, ppo_loss, value_units
 from .ppo import AbstractProximalAgent
@@ -224,7 +224,7 @@ class RecurrentPPO(AbstractProximalAgent, AbstractRecurrentAgent):
                 f"`RecurrentPPO.num_minibatches` must divide the {rows} sequences of a "
                 f"batch, got {self.num_minibatches}."
             )
-        bounded = jnp.all(jnp.isfinite(state.bounds), axis=1)
+        bounded = bounded_entries(state.bounds)
         key, *keys = jr.split(state.key, 1 + self.num_epochs)
         orders = [jr.permutation(key, rows) for key in keys]
         pieces = jnp.concatenate(orders).reshape(-1, rows // self.num_minibatches)

@@ -13,7 +13,6 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from eqsim import AbstractEnv, AbstractOnlineAgent
-from eqsim.wrappers import RunningStatistics
 
 from ..blocks.collecting import flatten_time, Transition
 from ..blocks.hyperparameters import (
@@ -26,9 +25,16 @@ from ..blocks.hyperparameters import (
     static,
 )
 from ..blocks.networks import Learner, mean_metrics, MLP, target_update
-from ..blocks.observations import acts_on_batches, normalize
+from ..blocks.observations import acts_on_batches
 from ..blocks.parallel import replicate, shard_batch
-from ..blocks.policies import log_slope, Squash, squash_action, StochasticPolicy
+from ..blocks.policies import (
+    bounded_entries,
+    Explorer,
+    Squash,
+    squash_action,
+    squash_log_slope,
+    StochasticPolicy,
+)
 from ..blocks.returns import td_lambda
 from .apg import GradientEnvs, rollout_gradient, start_gradient_envs
 
@@ -58,18 +64,6 @@ class SHACBatch(eqx.Module):
     target: Float[Array, " rows"]
 
 
-class _Sampler(eqx.Module):
-    """Samples of a policy before squashing."""
-
-    policy: StochasticPolicy
-    statistics: RunningStatistics | None
-
-    def __call__(
-        self, obs: Float[Array, " nobs"], key: PRNGKeyArray
-    ) -> Float[Array, " nu"]:
-        return self.policy(normalize(self.statistics, obs)).normal.sample(key)
-
-
 class SHAC(AbstractOnlineAgent):
     r"""Short-horizon actor-critic: the derivative, through the physics, of the rewards of
     the next $h$ steps and of the critic's value of the state after them.
@@ -83,8 +77,8 @@ class SHAC(AbstractOnlineAgent):
     ended, and $G_t$ are $\lambda$-returns with $\bar V$, which follows the critic:
     $\bar\theta \leftarrow \alpha \bar\theta + (1 - \alpha)\,\theta$.
 
-    Actions are normal numbers, squashed by tanh where the action range is finite, see
-    `squash_action`.
+    Actions are Gaussian; where the range is finite, they are squashed by tanh. A range
+    with one bound is refused: beyond it, rewards do not depend on the action.
 
     Differences from the paper: the deviation of the policy depends on the observation, and
     the loss has an entropy term. Without it the deviation can vanish, and the return
@@ -176,7 +170,7 @@ class SHAC(AbstractOnlineAgent):
     def act(
         self, state: SHACState, obs: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " nu"]:
-        normal = state.actor.model(state.world.seen(obs)).normal
+        normal = state.actor.model.normal(state.world.seen(obs))
         action = normal.mean if key is None else normal.sample(key)
         return squash_action(state.world.bounds, action)
 
@@ -184,7 +178,7 @@ class SHAC(AbstractOnlineAgent):
     def iterate(
         self, state: SHACState, env: AbstractEnv
     ) -> tuple[SHACState, dict[str, Float[Array, "..."]]]:
-        world, target = state.world, state.target
+        world, target, never = state.world, state.target, jnp.zeros((), bool)
         key, key_act = jr.split(state.key)
         worth = jax.vmap(jax.vmap(lambda obs: target(world.seen(obs))[0]))
 
@@ -198,7 +192,7 @@ class SHAC(AbstractOnlineAgent):
             Squash(env),
             state.actor.model,
             key_act,
-            lambda policy: _Sampler(policy, world.statistics),
+            lambda policy: Explorer(policy.normal, world.statistics, never),
             loss,
         )
         targets = jax.vmap(td_lambda, in_axes=(0, 0, 0, 0, None, None))(
@@ -291,13 +285,12 @@ class SHAC(AbstractOnlineAgent):
         key: PRNGKeyArray,
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Return the weighted loss, and the entropy."""
-        bounded = jnp.all(jnp.isfinite(bounds), axis=1)
+        bounded = bounded_entries(bounds)
 
         def log_prob(obs, key):
-            normal = policy(obs).normal
+            normal = policy.normal(obs)
             drawn = normal.sample(key)
-            slope = jnp.where(bounded, log_slope(drawn), 0.0)
-            return normal.log_prob(drawn) - jnp.sum(slope)
+            return normal.log_prob(drawn) - squash_log_slope(bounded, drawn)
 
         keys = jr.split(key, obs.shape[0])
         entropy = -jnp.mean(jax.vmap(log_prob)(obs, keys))

@@ -1,7 +1,8 @@
 """Distributions of actions, action ranges, and policies.
 
-A policy is a function from observations to a distribution of actions between -1 and 1, or to
-such an action; `scale_action` and `squash_action` map them to the range of the environment.
+A policy is a function from observations to a distribution of actions, or to an action.
+`scale_action` maps actions between -1 and 1 to the range of the environment, `squash_action`
+any numbers.
 """
 
 from collections.abc import Callable, Sequence
@@ -182,12 +183,25 @@ def squash_action(
     bounds: Float[Array, "nu 2"], u: Float[Array, " nu"]
 ) -> Float[Array, " nu"]:
     """Squash numbers to the action range, see `Squash`."""
-    low, high = bounds.astype(u.dtype).T
-    both = jnp.isfinite(low) & jnp.isfinite(high)
+    bounds = bounds.astype(u.dtype)
+    both, (low, high) = bounded_entries(bounds), bounds.T
     scaled = _scaled(
         jnp.where(both, low, -1.0), jnp.where(both, high, 1.0), jnp.tanh(u)
     )
     return jnp.where(both, scaled, clamp(u, low, high))
+
+
+def bounded_entries(bounds: Float[Array, "nu 2"]) -> Bool[Array, " nu"]:
+    """Return which actions have a finite range, so that `squash_action` applies tanh."""
+    return jnp.all(jnp.isfinite(bounds), axis=1)
+
+
+def squash_log_slope(
+    bounded: Bool[Array, " nu"], u: Float[Array, " nu"]
+) -> Float[Array, ""]:
+    r"""Compute $\sum \log(1 - \tanh^2 u)$ over the actions that are squashed by tanh, by
+    which `squash_action` changes log-densities, up to a constant."""
+    return jnp.sum(jnp.where(bounded, log_slope(u), 0.0))
 
 
 def scale_action(
@@ -224,8 +238,8 @@ def check_action_bounds(
     """
     name, bounds = type(agent).__name__, env.action_range
     hint = (
-        ", or use an agent that supports unbounded actions, such as `PPO` without "
-        "`levels`"
+        ", or use an agent that supports unbounded actions: `PPO` without `levels`, or "
+        "`SHAC`"
     )
     check_scalable(name, env, "" if unlimited else hint, unlimited=unlimited)
     if unlimited or not isinstance(bounds, Tracer):
@@ -267,8 +281,12 @@ class StochasticPolicy(eqx.Module):
     network: MLP
 
     def __call__(self, obs: Float[Array, " features"]) -> TanhNormal:
+        return TanhNormal(self.normal(obs))
+
+    def normal(self, obs: Float[Array, " features"]) -> Normal:
+        """Return the distribution before squashing."""
         mean, raw = jnp.split(self.network(obs), 2)
-        return TanhNormal(Normal(mean, bounded_log_std(raw)))
+        return Normal(mean, bounded_log_std(raw))
 
 
 def bounded_log_std(raw: Float[Array, "*rows nu"]) -> Float[Array, "*rows nu"]:
@@ -298,7 +316,7 @@ class Explorer(eqx.Module):
 
     **Arguments:**
 
-    - `policy`: stochastic or deterministic policy.
+    - `policy`: stochastic or deterministic policy, or distribution before squashing.
     - `statistics`: running statistics of observations.
     - `random`: true for uniform actions.
     - `noise`: standard deviation of the noise on deterministic actions, if any.
@@ -314,6 +332,8 @@ class Explorer(eqx.Module):
         found = self.policy(normalize(self.statistics, obs))
         if isinstance(found, TanhNormal):
             action, _ = found.sample_and_log_prob(key)
+        elif isinstance(found, Normal):
+            action = found.sample(key)
         else:
             action = found if self.noise is None else add_noise(found, self.noise, key)
         uniform = jr.uniform(key_random, action.shape, action.dtype, -1.0, 1.0)
@@ -446,8 +466,7 @@ class ActorCritic(eqx.Module):
         distribution = self.distribution(obs)
         entropy = distribution.entropy()
         if isinstance(distribution, Normal):
-            slope = log_slope(distribution.sample(key))
-            entropy = entropy + jnp.sum(jnp.where(bounded, slope, 0.0))
+            entropy = entropy + squash_log_slope(bounded, distribution.sample(key))
         log_prob = distribution.log_prob(self.drawn(action))
         return log_prob, entropy, self.value(obs)[0]
 

@@ -19,7 +19,7 @@ from eqsim import AbstractController, State
 from .collecting import Transition
 from .networks import AbstractInputs, Activation, FeaturesNetwork, Linear, MLP
 from .observations import Features, normalize, ObservationStatistics
-from .policies import log_slope, Normal, squash_action
+from .policies import Normal, squash_action, squash_log_slope
 
 
 class GRU(eqx.Module):
@@ -301,8 +301,8 @@ class RecurrentActorCritic(eqx.Module):
 
         def one(mean, action, key):
             normal = Normal(mean, self.log_std)
-            slope = jnp.where(bounded, log_slope(normal.sample(key)), 0.0)
-            return normal.log_prob(action), normal.entropy() + jnp.sum(slope)
+            slope = squash_log_slope(bounded, normal.sample(key))
+            return normal.log_prob(action), normal.entropy() + slope
 
         keys = jr.split(key, mean.shape[0])
         return *jax.vmap(one)(mean, action, keys), value[:, 0]
