@@ -82,6 +82,10 @@ CASES = {
     "recurrent_ppo": (zoo.RecurrentPPO(**MEMORY), Rail()),
     "recurrent_ppo, parts": (zoo.RecurrentPPO(**MEMORY, inputs=SOME), Parts()),
     "shac": (zoo.SHAC(num_envs=2, horizon=2, num_minibatches=1), Rail()),
+    "shac, no bounds": (
+        zoo.SHAC(num_envs=2, horizon=2, num_minibatches=1),
+        HalfBounded(),
+    ),
     "es": (zoo.ES(num_pairs=2, episode_length=2, hidden=(8,)), Rail()),
     "small cnn": (
         zoo.PPO(**PPO, inputs=zoo.vision.Images(zoo.vision.SmallCNN())),
@@ -119,7 +123,12 @@ def untrained(agent, env, key):
 
     if isinstance(env, Picture):
         return state  # Larger weights would saturate the actions.
-    bounds = lambda s: s.bounds if hasattr(s, "bounds") else s.learner.bounds
+
+    def bounds(state):
+        if hasattr(state, "bounds"):
+            return state.bounds
+        return (state.world if hasattr(state, "world") else state.learner).bounds
+
     return eqx.tree_at(bounds, jax.tree.map(shake, state), bounds(state))
 
 
