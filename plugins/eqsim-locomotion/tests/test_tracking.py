@@ -386,22 +386,23 @@ def test_derivatives_of_rewards(getkey):
         robot = eqx.tree_at(lambda r: (r.q, r.qd), state.robot, (q, qd))
         links, target = new._links(robot), new.motion.at(new.sys, state.frame)
         now = new._tracked(state, robot, solved, env.pose, links, *target)
-        return sum(term(now) for term in loco.TRACKING_TERMS.values())
+        return sum(term(now) for term in loco.TRACKING_TERMS.values()), now.failed
 
     exact = state.robot.q, state.robot.qd, env.motion.q, env.sys.links.pos
-    slope = jax.jit(lambda at, way: jax.jvp(total, at, way))
-    slopes = jax.jit(jax.grad(total, argnums=(0, 1, 2, 3)))
+    slope = jax.jit(lambda at, way: jax.jvp(total, at, way, has_aux=True))
+    slopes = jax.jit(jax.grad(total, argnums=(0, 1, 2, 3), has_aux=True))
     for scale in (0.0, 0.01, 0.3):
         draw = lambda x: jr.normal(getkey(), x.shape)
         at = jax.tree.map(lambda x: x + scale * draw(x), exact)
         way = jax.tree.map(draw, at)
-        forward_mode = slope(at, way)[1]
-        reverse = sum(jnp.vdot(a, b) for a, b in zip(slopes(*at), way))
+        _, forward_mode, failed = slope(at, way)
+        reverse = sum(jnp.vdot(a, b) for a, b in zip(slopes(*at)[0], way))
         np.testing.assert_allclose(forward_mode, reverse, rtol=1e-8, atol=1e-10)
         moved = lambda h: slope(tuple(x + h * y for x, y in zip(at, way)), way)[0]
         numeric = (moved(1e-6) - moved(-1e-6)) / 2e-6
         np.testing.assert_allclose(reverse, numeric, rtol=1e-5, atol=1e-7)
         assert (np.abs(reverse) > 1e-3) == (scale > 0.0)
+        assert bool(failed) == (scale == 0.3)
 
 
 @pytest.mark.slow
