@@ -75,6 +75,14 @@ class Commands(eqx.Module):
     standing: Float[Array, ""] = array(0.1)
     mean_time: Float[Array, ""] = array(5.0)
 
+    def __check_init__(self):
+        for name, value in (("low", self.low), ("high", self.high)):
+            check_numbers(f"Commands.{name}", value, np.isfinite, "finite")
+        for name, value in (("zero", self.zero), ("standing", self.standing)):
+            accepted = lambda x: (x >= 0.0) & (x <= 1.0)
+            check_numbers(f"Commands.{name}", value, accepted, "between 0 and 1")
+        check_positive("Commands.mean_time", self.mean_time)
+
     def scaled(self, speed: float | int) -> "Commands":
         """Return these commands with velocities multiplied by `speed`."""
         where = lambda commands: (commands.low, commands.high)

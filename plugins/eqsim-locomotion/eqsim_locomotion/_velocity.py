@@ -163,7 +163,8 @@ class VelocityTracking(AbstractLegged):
         default a grid of 1 m by 0.6 m with points every 0.2 m.
 
     **Raises:** `ValueError` if the robot does not have what its description names or a term
-    needs, or a part, a term or a field of commands does not exist.
+    needs, a part, a term or a field of commands does not exist, or a number of commands is
+    out of range; `TypeError` if `commands` is neither commands nor a dictionary.
 
     ??? cite "Reference"
         Rudin et al., *Learning to walk in minutes using massively parallel deep
@@ -201,7 +202,7 @@ class VelocityTracking(AbstractLegged):
         scales: Mapping[str, Any] = SCALES,
         noise: Mapping[str, Any] = NOISE,
         weights: Mapping[str, Any] | None = None,
-        commands: Commands | Mapping[str, Any] | None = None,
+        commands: Any = None,
         soft_limit: Any = 0.95,
         terrain: TerrainGrid | None = None,
         scan: Any = None,
@@ -503,11 +504,15 @@ def reflected_observation(
     return SignedPermutation.join([known.get(name, joints) for name in parts])
 
 
-def _commands(given: Commands | Mapping[str, Any] | None, robot: Robot) -> Commands:
+def _commands(given: Any, robot: Robot) -> Commands:
     """Return the given commands, or those of given fields, see `VelocityTracking`."""
     if isinstance(given, Commands):
         return given
     fields = {} if given is None else given
+    if not isinstance(fields, Mapping):
+        raise TypeError(
+            f"`commands` must be a `Commands` or a dictionary of its fields, got {given!r}."
+        )
     check_known("commands", fields, vars(Commands()))
     return Commands(**fields).scaled(robot.speed)
 

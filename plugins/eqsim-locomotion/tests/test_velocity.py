@@ -525,8 +525,25 @@ def test_commands_by_field():
     np.testing.assert_allclose(commands.low, (-0.4, -0.2, -0.4), rtol=1e-6)
     assert float(commands.mean_time) == 2.0
     np.testing.assert_array_equal(commands.zero, loco.Commands().zero)
-    with pytest.raises(ValueError, match="`commands` names 'time'. Choose from low"):
-        loco.VelocityTracking(robot(), commands={"time": 2.0})
+
+
+@pytest.mark.parametrize(
+    "given, kind, text",
+    (
+        (5, TypeError, "`commands` must be a `Commands` or a dictionary.*, got 5"),
+        ("slow", TypeError, "`commands` must be a `Commands` or .*, got 'slow'"),
+        ({"time": 2.0}, ValueError, "`commands` names 'time'. Choose from low"),
+        ({"mean_time": -2}, ValueError, "mean_time` must be positive, got -2"),
+        ({"mean_time": 0}, ValueError, "mean_time` must be positive, got 0"),
+        ({"standing": 1.5}, ValueError, "standing` must be between 0 and 1, got 1.5"),
+        ({"zero": (0, -0.5, 0)}, ValueError, r"zero` must be .*, got \[0.0, -0.5, 0.0"),
+        ({"high": (np.inf, 1, 1)}, ValueError, r"high` must be finite, got \[inf"),
+        ({"low": (np.nan, 0, 0)}, ValueError, r"low` must be finite, got \[nan"),
+    ),
+)
+def test_what_is_wrong_with_commands(given, kind, text):
+    with pytest.raises(kind, match=text):
+        loco.VelocityTracking(robot(), commands=given)
 
 
 def test_commands_on_terrain_lead_away(getkey):
