@@ -140,7 +140,9 @@ class Motors(AbstractRandomizer):
         electric = np.array([gain is Gain.DC_MOTOR for gain in own.gains], bool)
         force = jnp.where(electric, 1.0, factor)
         outputs = np.repeat(np.arange(sys.nactuator), own.num_outputs)
-        scaled = [(lambda x: (x.gain, x.bias, x.force_range), force[:, None])]
+        scaled: list[tuple[Callable, Array]] = [
+            (lambda x: (x.gain, x.bias, x.force_range), force[:, None])
+        ]
         if electric.any():
             gears = jnp.where(electric, factor, 1.0)[outputs, None]
             scaled.append((lambda x: (x.gear,), gears))

@@ -19,8 +19,8 @@ class BraxEnv(Env):
         if carries_over(env):
             raise ValueError(
                 "Brax starts every episode in the same state, so the curriculum of "
-                f"`{type(env).__name__}` would stay at its first level. Leave it out, or train with "
-                "`eqsim_zoo`."
+                f"`{type(env).__name__}` would stay at its first level. Leave it out, or "
+                "train with `eqsim_zoo`."
             )
         self.eqsim_env = env
 
