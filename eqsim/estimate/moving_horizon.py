@@ -344,6 +344,7 @@ def _resolution(model: StochasticModel, window: Window) -> Array:
                 jnp.any(known, 1, keepdims=True) & jnp.isfinite(x),
                 jnp.min(noise),
             )
+        noise = jnp.broadcast_to(noise, x.shape)
         sizes.append(jnp.max(jnp.where(known, x, 0.0) / noise))
     return 8.0 * float(jnp.finfo(dtype).eps) * jnp.max(jnp.stack(sizes))
 
