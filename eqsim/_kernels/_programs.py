@@ -336,8 +336,8 @@ def _make(program: Program, layout: Layout, out, nbatch: int) -> _Kernel:
 
 @contextlib.contextmanager
 def without_collection() -> Iterator[None]:
-    """Leave cyclic garbage alone within a context: a program in the making is a million
-    objects, all in use, that Python would search for garbage again and again."""
+    """Pause Python's cyclic garbage collector within a context. Building a program allocates
+    about a million objects in use, which it would scan repeatedly."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -233,20 +233,20 @@ class AbstractEnv(eqx.Module):
         """Return the state of the robot, given the state of the environment."""
 
 
-def observation_array(env: AbstractEnv, who: str) -> jax.ShapeDtypeStruct:
+def observation_array(env: AbstractEnv, user: str) -> jax.ShapeDtypeStruct:
     """Return shape and type of the observations of one environment (traces `reset`).
 
     **Arguments:**
 
-    - `who`: who needs them, for the message.
+    - `user`: name of the function that needs them, for the error.
 
-    **Raises:** `ValueError` if they are not one array each.
+    **Raises:** `ValueError` if they are not single arrays.
     """
     obs = eqx.filter_eval_shape(lambda env: env.reset(jr.key(0))[1].obs, env)
     if not isinstance(obs, jax.ShapeDtypeStruct):
         paths = [jtu.keystr(path) for path, _ in jtu.tree_leaves_with_path(obs)]
         raise ValueError(
-            f"{who} needs observations of one array each, but those of "
+            f"{user} needs observations of one array each, but those of "
             f"`{type(env).__name__}` have the parts {', '.join(paths)}. Leave out the wrapper "
             "that adds parts, or return one array."
         )

@@ -173,10 +173,10 @@ class Solver(NamedTuple):
 
     - `max_steps`: largest number of evaluations of residuals and Jacobians per noise
         estimate.
-    - `rtol`: relative decrease of the cost below which a fit has converged, of a step and as
-        predicted by derivatives. A fit that ends at kinks of the cost, where it decreases less
-        than predicted, has converged if the root mean square of the distances of its parameters
-        from the predicted minimum is at most half a standard deviation.
+    - `rtol`: a fit has converged if the relative decrease of the cost, both that of a step and
+        that which derivatives predict, is below `rtol`. At kinks the cost decreases less than
+        predicted; a fit that ends there has converged if the root mean square of the distances
+        of its parameters from the predicted minimum is at most half a standard deviation.
     - `damping`: initial damping, relative to the diagonal.
     - `rounds`: largest number of noise estimates.
     - `restarts`: largest number of times that the starts of badly fitted windows, and of those
@@ -262,7 +262,8 @@ def minimize(
             small, stalled = True, whole <= enough
             damping, growth = damping * growth, growth * 2
         stalled = stalled and not failed
-        if small and possible(now) <= enough or stalled and _near_minimum(now, bounds):
+        smooth = small and possible(now) <= enough
+        if smooth or (stalled and _near_minimum(now, bounds)):
             return now, optx.RESULTS.successful
         if stalled or damping > 1e12:
             return now, optx.RESULTS.nonlinear_divergence
@@ -311,8 +312,8 @@ def _singular(matrices: np.ndarray, least: float) -> np.ndarray:
 
 
 def _regular(matrices: np.ndarray) -> np.ndarray:
-    """Return matrices of starts that can be inverted. To those that lose the prior to rounding
-    a little of their diagonal is added: steps in directions that they do not tell are small."""
+    """Return matrices of starts that can be inverted. The diagonal of those that lose the
+    prior to rounding is raised slightly, so that steps in undetermined directions are small."""
     share = np.where(_singular(matrices, _SINGULAR), 2 * _SINGULAR, 0.0)
     return matrices * (1 + share[:, None, None] * np.eye(matrices.shape[1]))
 

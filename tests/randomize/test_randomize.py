@@ -201,6 +201,8 @@ ACTUATORS = {
     "pid": '<pid joint="j" kp="5" ki="2" kv="2"/>',
     "muscle": '<muscle joint="j" lengthrange="-1 1" force="3"/>',
     "orientation": '<orientation joint="j" kp="2" kv="1"/>',
+    "plugin": '<plugin joint="j" plugin="mujoco.pid" actdim="1"><config key="kp" value="5"/>'
+    '<config key="ki" value="2"/><config key="kd" value="1"/></plugin>',
 }
 
 
@@ -210,13 +212,15 @@ def test_strength_of_actuators(kind):
     """All forces of an actuator are scaled by one factor, and nothing else changes."""
     ball = 'type="ball"' if kind == "orientation" else 'axis="0 1 0"'
     sys = eqsim.load_mjcf(f"""
-<mujoco><option gravity="0 0 0"/><worldbody>
-  <body><joint name="j" {ball}/><geom size=".1" pos=".1 0 0"/></body></worldbody>
+<mujoco><extension><plugin plugin="mujoco.pid"/></extension>
+<option gravity="0 0 0"/><worldbody><body><joint name="j" {ball}/>
+  <geom size=".1" pos=".1 0 0"/></body></worldbody>
   <actuator>{ACTUATORS[kind]}</actuator></mujoco>""")
     change = randomize.presets("of_another_package")["motors"]
     assert isinstance(change, type(randomize.motors(0.6, 1.4)))
     new = change(jr.key(0), sys)
     where = {"muscle": lambda x: x.muscles.force, "pid": lambda x: x.pids.integral_gain}
+    where["plugin"] = lambda x: x.discrete_pids.proportional
     ratio = jax.tree.map(jnp.divide, new.actuators, sys.actuators)
     factor = float(jnp.ravel(where.get(kind, lambda x: x.gain)(ratio))[0])
     assert 0.6 <= factor <= 1.4 and abs(factor - 1.0) > 1e-3
